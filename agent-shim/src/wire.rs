@@ -1,0 +1,207 @@
+//! The protocol between supervisor and shim: framed, numbered, acknowledged, over any byte stream. Pure.
+//!
+//! A frame is: u32 head length, u32 body length (big endian), head as JSON ([`Head`]), body as raw bytes.
+//! Each side numbers its frames from 1 and keeps those not yet acknowledged; after a reconnect both say in
+//! `Hello` what they have received, and the rest is sent again. A frame with a known number is dropped.
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Largest head, in bytes.
+pub const HEAD_LIMIT: u32 = 1 << 20;
+/// Largest body, in bytes.
+pub const BODY_LIMIT: u32 = 1 << 20;
+
+/// The head of a frame.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Head<M> {
+    /// This frame's number in its direction; 0 for `Hello` and bare acknowledgements, which are not kept.
+    pub sequence: u64,
+    /// Highest number received from the other side without gap.
+    pub acknowledged: u64,
+    /// The message; absent in a bare acknowledgement.
+    pub message: Option<M>,
+}
+
+/// From the supervisor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum ToShim {
+    /// First frame of every connection.
+    Hello {
+        /// Protocol version, 1.
+        version: u32,
+    },
+    /// What the machine must be told before anything runs: trust, environment, clock.
+    Setup {
+        /// PEM of the gateway's authority.
+        ca_pem: String,
+        /// Variables for every command.
+        env: BTreeMap<String, String>,
+        /// Wall clock of the host, in Unix milliseconds.
+        unix_ms: i64,
+    },
+    /// Runs a command. A known `id` is never run twice: its output and end are told again.
+    Exec {
+        /// Stable id, chosen by the supervisor (run, step, call).
+        id: String,
+        /// Program and arguments.
+        argv: Vec<String>,
+        /// Working directory.
+        cwd: String,
+        /// Variables besides the machine's.
+        env: BTreeMap<String, String>,
+        /// Time limit in milliseconds.
+        timeout_ms: u64,
+    },
+    /// Ends a command and all its descendants.
+    Cancel {
+        /// The command's id.
+        id: String,
+    },
+    /// Writes a file (body = content), atomically, making its folders.
+    WriteFile {
+        /// Id for the answer.
+        id: String,
+        /// Absolute path.
+        path: String,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// Reads a file, at most 1 MiB from an offset.
+    ReadFile {
+        /// Id for the answer.
+        id: String,
+        /// Absolute path.
+        path: String,
+        /// Where to begin, in bytes.
+        offset: u64,
+        /// How much, in bytes.
+        limit: u64,
+    },
+    /// A refusal by the gateway, for `sallyport-shim blocked` and running tools.
+    Blocked {
+        /// What was refused.
+        notice: BlockedNotice,
+    },
+    /// Answer to a `Request`.
+    Answer {
+        /// The request's id.
+        id: String,
+        /// Whether it was granted.
+        granted: bool,
+        /// Sentence for the agent.
+        text: String,
+    },
+}
+
+/// From the shim.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum FromShim {
+    /// First frame of every connection.
+    Hello {
+        /// Protocol version, 1.
+        version: u32,
+        /// Random, new at each start of the shim: tells a restart from a reconnect.
+        boot: String,
+    },
+    /// Setup is done.
+    Ready {
+        /// What could not be set up, for people.
+        warnings: Vec<String>,
+    },
+    /// A piece of output (body = bytes, not necessarily UTF-8).
+    Output {
+        /// The command.
+        id: String,
+        /// Which stream.
+        stream: Stream,
+    },
+    /// A command ended. Comes exactly once for each id, after all its output.
+    Exited {
+        /// The command.
+        id: String,
+        /// How.
+        end: ExecEnd,
+        /// Where the whole output lies in the machine, if it was too long to be sent whole.
+        full_output: Option<String>,
+    },
+    /// A file was written, or read (body = content).
+    File {
+        /// Id of the call.
+        id: String,
+        /// Error text, if it failed.
+        error: Option<String>,
+        /// Size of the file on disk, in bytes.
+        size: u64,
+    },
+    /// The agent asks for access by `sallyport-shim request-access`.
+    Request {
+        /// Id for the answer.
+        id: String,
+        /// Host.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Method, if only one is wanted.
+        method: Option<String>,
+        /// Path, if only one is wanted.
+        path: Option<String>,
+        /// Why, in the agent's words.
+        why: String,
+    },
+}
+
+/// Which output stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "how")]
+pub enum ExecEnd {
+    /// By itself.
+    Code {
+        /// Exit code.
+        code: i32,
+    },
+    /// By a signal that was not ours.
+    Signal {
+        /// Its number.
+        signal: i32,
+    },
+    /// Its time was over.
+    TimedOut,
+    /// Cancelled.
+    Cancelled,
+    /// It could not be started.
+    NotStarted {
+        /// Why.
+        error: String,
+    },
+    /// The shim was restarted while it ran: it may have had effects.
+    Lost,
+}
+
+/// A refusal, told to the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockedNotice {
+    /// Decision id.
+    pub id: String,
+    /// Unix milliseconds.
+    pub unix_ms: i64,
+    /// What was tried, e.g. `GET https://other.test/x`.
+    pub what: String,
+    /// Rule.
+    pub rule: String,
+    /// Sentence.
+    pub reason: String,
+    /// What may be done about it.
+    pub remedy: String,
+}

@@ -1,0 +1,238 @@
+//! The control API's wire types: all of the gateway that the supervisor may import.
+//!
+//! Shapes, on the socket `gateway.sock`:
+//!
+//! | call | body | answer |
+//! | --- | --- | --- |
+//! | `GET /healthz` | | [`Health`] |
+//! | `PUT /v1/sessions/{id}` | [`SessionSpec`] | [`SessionView`]; idempotent: a second one replaces the policy, keeps placeholders and grants |
+//! | `GET /v1/sessions` | | `[`[`SessionView`]`]` |
+//! | `GET /v1/sessions/{id}` | | [`SessionView`] |
+//! | `DELETE /v1/sessions/{id}` | | 204 |
+//! | `POST /v1/sessions/{id}/access` | [`AccessRequest`] | [`AccessAnswer`] |
+//! | `POST /v1/sessions/{id}/grants` | [`sallyport_policy::Grant`] | 204 |
+//! | `GET /v1/events?after=N` (or `Last-Event-ID: N`) | | SSE, each `data` an [`AuditRecord`], `id` its sequence |
+//! | `GET /v1/audit?...` [`AuditQuery`] | | `[`[`AuditRecord`]`]`, newest first |
+//! | `GET /v1/secrets` | | names |
+//! | `PUT /v1/secrets/{name}` | the value, `application/octet-stream` | 204 |
+//! | `DELETE /v1/secrets/{name}` | | 204 |
+//!
+//! On the socket `handover.sock`: one `SOCK_STREAM` message, a JSON line [`Handover`] with the descriptors as
+//! `SCM_RIGHTS` in the same order as [`Handover::listeners`]; answered by one JSON line [`HandoverAnswer`].
+//! Errors are `application/problem+json` [`Problem`] everywhere.
+use sallyport_policy::{PolicyText, Refusal, Wanted, Who};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Answer to a health check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Gateway version.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// Address of the explicit proxy.
+    pub proxy: String,
+}
+
+/// What a session is made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionSpec {
+    /// Facts that the supervisor vouches for.
+    pub who: Who,
+    /// The policy first, then what its `include` names.
+    pub policies: Vec<PolicyText>,
+    /// Fixed addresses for names, before DNS (an environment's own hosts file).
+    #[serde(default)]
+    pub hosts: BTreeMap<String, IpAddr>,
+    /// PEM of authorities trusted upstream besides the system's.
+    #[serde(default)]
+    pub upstream_roots_pem: String,
+}
+
+/// A session as the supervisor sees it. Holds placeholders, never values.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionView {
+    /// The session's id (the run's id).
+    pub id: String,
+    /// Hash of the policy in force.
+    pub policy_hash: String,
+    /// Password for the explicit proxy (`Proxy-Authorization: Basic`, user = session id).
+    pub proxy_token: String,
+    /// PEM of the authority that signs leaves.
+    pub ca_pem: String,
+    /// Placeholders by credential.
+    pub credentials: Vec<CredentialView>,
+    /// Warnings about policy and bindings, for people.
+    pub warnings: Vec<String>,
+}
+
+/// What the agent may know of a credential.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialView {
+    /// Name in the policy.
+    pub name: String,
+    /// Environment variable for the placeholder.
+    pub env: Option<String>,
+    /// The placeholder.
+    pub placeholder: String,
+    /// Where it may go.
+    pub hosts: Vec<String>,
+}
+
+/// An agent's wish to reach something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccessRequest {
+    /// What is wanted.
+    pub wanted: Wanted,
+    /// Why, in the agent's words; shown to people, never believed.
+    pub why: String,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "outcome")]
+pub enum AccessAnswer {
+    /// Granted by the policy, in force now.
+    Granted {
+        /// The grant, with scope and expiry.
+        grant: sallyport_policy::Grant,
+    },
+    /// Not granted here; the reason says whether a person may.
+    Refused {
+        /// Why.
+        reason: sallyport_policy::GrantRefused,
+    },
+}
+
+/// A descriptor's use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ListenerKind {
+    /// Listening TCP socket reached by REDIRECT: `SO_ORIGINAL_DST` says where the client meant to go.
+    Redirect,
+    /// UDP socket that receives DNS queries.
+    Dns,
+}
+
+/// Announces descriptors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Handover {
+    /// Session that owns whatever these sockets accept.
+    pub session: String,
+    /// One for each descriptor, in order.
+    pub listeners: Vec<ListenerKind>,
+}
+
+/// Answer to a handover.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HandoverAnswer {
+    /// All are being served; earlier ones of this session are closed.
+    Serving,
+    /// None is.
+    Refused(String),
+}
+
+/// How one decision or exchange ended up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Let through.
+    Allowed,
+    /// Refused by policy or guard.
+    Denied,
+    /// A person must say yes.
+    Asked,
+    /// Malformed input from the machine.
+    Malformed,
+    /// Allowed, but the upstream failed.
+    UpstreamFailed,
+    /// A grant was given.
+    Granted,
+}
+
+/// One line of the network log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditRecord {
+    /// Position in the log, from 1, without gaps.
+    pub sequence: u64,
+    /// Decision id; stands in the refusal, the log, the conversation.
+    pub id: String,
+    /// When the request was decided (UTC).
+    pub at: jiff::Timestamp,
+    /// Session (run) id; empty for traffic without a known owner.
+    pub session: String,
+    /// Who, as vouched for.
+    pub user: String,
+    /// `connect`, `http`, `dns`, `tcp`, `access`, `session`, `handshake`.
+    pub kind: String,
+    /// Host as decided on.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// HTTP method, if any.
+    pub method: Option<String>,
+    /// Canonical path without query, if any; control characters escaped, bounded.
+    pub path: Option<String>,
+    /// What was decided.
+    pub verdict: Verdict,
+    /// Rule that decided.
+    pub rule: String,
+    /// Sentence that explains it.
+    pub reason: String,
+    /// The refusal as the agent read it, if it was refused by policy.
+    pub refusal: Option<Refusal>,
+    /// Policy in force.
+    pub policy_hash: String,
+    /// HTTP status given to the client, if any.
+    pub status: Option<u16>,
+    /// Body bytes from the machine to upstream.
+    pub bytes_out: u64,
+    /// Body bytes from upstream to the machine.
+    pub bytes_in: u64,
+    /// Duration, in milliseconds.
+    pub duration_ms: u64,
+    /// Names of credentials put in.
+    pub credentials_used: Vec<String>,
+    /// Names of credentials taken out of the answer.
+    pub credentials_redacted: Vec<String>,
+    /// `complete`, or what broke it off.
+    pub ending: String,
+    /// Hash of the record before this one, and this one: SHA-256, hex.
+    pub chain: String,
+}
+
+/// A search of the network log. All conditions hold together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuditQuery {
+    /// Session (run) id.
+    pub session: Option<String>,
+    /// Host, or its ending at a label boundary.
+    pub host: Option<String>,
+    /// Verdict.
+    pub verdict: Option<Verdict>,
+    /// Only records before this sequence (for paging).
+    pub before: Option<u64>,
+    /// At most this many; 100 by default, 1000 at most.
+    pub limit: Option<u32>,
+}
+
+/// An error of the API (RFC 9457).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Short name of the kind of problem.
+    pub title: String,
+    /// HTTP status.
+    pub status: u16,
+    /// What is wrong and what to do.
+    pub detail: String,
+    /// Problems of a policy, where that is what is wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy: Vec<sallyport_policy::Problem>,
+}

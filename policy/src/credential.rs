@@ -1,0 +1,42 @@
+//! Credentials by name: where they come from, where they may go. Never a value.
+use serde::{Deserialize, Serialize};
+
+/// A binding of a secret to hosts and places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// Name in the policy.
+    pub name: String,
+    /// Where the gateway finds the value.
+    pub from: Source,
+    /// Host patterns, in the policy's syntax, canonical.
+    pub hosts: Vec<String>,
+    /// Places in a request.
+    pub places: Vec<Place>,
+    /// Environment variable in which the agent finds the placeholder.
+    pub env: Option<String>,
+}
+
+/// Where a secret's value is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// The gateway's encrypted store, by name.
+    Store(String),
+    /// The gateway's own environment (for tests of deployments).
+    Env(String),
+    /// A file readable by the gateway.
+    File(String),
+}
+
+/// Where in a request a credential may stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// `Authorization: Bearer ...` (also `token ...`).
+    Bearer,
+    /// `Authorization: Basic ...`, in the user name or the password.
+    Basic,
+    /// A header, by lower-case name.
+    Header(String),
+    /// A query parameter, by name.
+    Query(String),
+}

@@ -1,0 +1,79 @@
+//! Grants: overlays on one run's policy, with scope, uses and expiry.
+use serde::{Deserialize, Serialize};
+
+/// What an agent asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    /// Host as the agent wrote it.
+    pub host: String,
+    /// Port; 443 where it says none.
+    pub port: u16,
+    /// Method, if only one is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Path, if only one is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+/// A permission beside the rules, for one run. Lifts exactly one refusing rule, within its scope.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grant {
+    /// Id, given by whoever stores it.
+    pub id: String,
+    /// The rule whose refusal it lifts.
+    pub rule: String,
+    /// Canonical host.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Methods; empty means those of the rule.
+    pub methods: Vec<String>,
+    /// Path pattern in the policy's own syntax; absent means those of the rule.
+    pub path: Option<String>,
+    /// How many requests are left; absent means any number.
+    pub uses: Option<u64>,
+    /// When it ends.
+    pub expires_at: jiff::Timestamp,
+    /// Who gave it: `policy` or a person's name.
+    pub by: String,
+}
+
+/// The live grants of one run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overlay {
+    /// In the order in which they were given.
+    pub grants: Vec<Grant>,
+}
+
+/// Why nothing is granted by the policy itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum GrantRefused {
+    /// It is allowed already.
+    #[error("this is allowed already, by rule `{rule}`")]
+    AlreadyAllowed {
+        /// The allowing rule.
+        rule: String,
+    },
+    /// A person decides.
+    #[error("rule `{rule}` is lifted by a person only")]
+    NeedsPerson {
+        /// The refusing rule.
+        rule: String,
+    },
+    /// No.
+    #[error("rule `{rule}` cannot be lifted")]
+    NotGrantable {
+        /// The refusing rule, or `default`.
+        rule: String,
+    },
+    /// The question itself is malformed.
+    #[error("{why}")]
+    Malformed {
+        /// What is wrong with it.
+        why: String,
+    },
+}
