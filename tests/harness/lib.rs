@@ -1,1 +1,1 @@
-//! x
+//! Starts the real parts for tests: origins, supervisor, gateway.
