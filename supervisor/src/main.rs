@@ -1,2 +1,6 @@
-//! x
-fn main() {}
+//! The command `sallyport`.
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    sallyport_supervisor::cli::main()
+}
