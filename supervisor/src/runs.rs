@@ -98,6 +98,11 @@ pub enum RunState {
         /// What it is doing, for people.
         doing: String,
     },
+    /// It cannot go on by itself, and nothing of it is lost: its journal was written by another version, or is damaged.
+    Held {
+        /// Why, and the way out.
+        why: String,
+    },
     /// Over.
     Ended {
         /// How.

@@ -1,0 +1,3 @@
+//! What hosts runs: journal, executors, timers.
+pub mod journal;
+pub mod redb;

@@ -1,0 +1,2 @@
+//! Models behind one trait.
+pub mod types;
