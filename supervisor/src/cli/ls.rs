@@ -40,6 +40,7 @@ fn row(screen: &Screen, run: &RunSummary) -> String {
     let (state, style) = match &run.state {
         RunState::Queued => ("queued", Style::Dim),
         RunState::Running { .. } => ("running", Style::Cyan),
+        RunState::Held { .. } => ("held", Style::Yellow),
         RunState::Ended {
             outcome: Outcome::Done,
             ..
