@@ -1,1 +1,6 @@
-//! Starts the real parts for tests: origins, supervisor, gateway.
+//! Starts the real parts for tests as an ordinary user with an empty home, and looks for what must not be there.
+pub mod search;
+pub mod stage;
+
+pub use search::files_with;
+pub use stage::{Running, Stage};

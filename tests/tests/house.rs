@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 const LONGEST_FILE: usize = 400;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests stand in the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests stand in the workspace")
+        .to_owned()
 }
 
 /// Every Rust file of the workspace, with its text.
@@ -33,13 +36,15 @@ fn collect(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
 
 /// The paths after `prefix::` in code lines, e.g. `control::types` for `sallyport_gateway::control::types::X`.
 fn mentions<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
-    text.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(move |line| {
-        line.match_indices(prefix).map(move |(at, _)| {
-            let rest = &line[at + prefix.len()..];
-            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
-            &rest[..end.unwrap_or(rest.len())]
+    text.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .flat_map(move |line| {
+            line.match_indices(prefix).map(move |(at, _)| {
+                let rest = &line[at + prefix.len()..];
+                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+                &rest[..end.unwrap_or(rest.len())]
+            })
         })
-    })
 }
 
 #[test]
@@ -48,21 +53,42 @@ fn crates_import_only_whom_they_may() {
         ("policy", &[][..]),
         ("agent-shim", &[][..]),
         ("gateway", &["sallyport_policy"][..]),
-        ("supervisor", &["sallyport_policy", "sallyport_gateway", "sallyport_shim"][..]),
+        (
+            "supervisor",
+            &["sallyport_policy", "sallyport_gateway", "sallyport_shim"][..],
+        ),
     ]);
-    let crates = ["sallyport_policy", "sallyport_gateway", "sallyport_shim", "sallyport_supervisor"];
+    let crates = [
+        "sallyport_policy",
+        "sallyport_gateway",
+        "sallyport_shim",
+        "sallyport_supervisor",
+    ];
     let mut wrong = Vec::new();
     for (path, text) in sources() {
-        let own = path.components().next().expect("a part").as_os_str().to_string_lossy().into_owned();
-        let Some(allowed) = allowed.get(own.as_str()) else { continue };
+        let own = path
+            .components()
+            .next()
+            .expect("a part")
+            .as_os_str()
+            .to_string_lossy()
+            .into_owned();
+        let Some(allowed) = allowed.get(own.as_str()) else {
+            continue;
+        };
         let itself = format!("sallyport_{}", own.trim_start_matches("agent-"));
-        for named in crates.iter().filter(|named| **named != itself && !allowed.contains(named)) {
+        for named in crates
+            .iter()
+            .filter(|named| **named != itself && !allowed.contains(named))
+        {
             if mentions(&text, &format!("{named}::")).next().is_some() {
                 wrong.push(format!("{} imports {named}", path.display()));
             }
         }
         if own == "supervisor" {
-            for inside in mentions(&text, "sallyport_gateway::").filter(|it| !it.starts_with("control::types")) {
+            for inside in
+                mentions(&text, "sallyport_gateway::").filter(|it| !it.starts_with("control::types"))
+            {
                 wrong.push(format!("{} imports sallyport_gateway::{inside}", path.display()));
             }
             for inside in mentions(&text, "sallyport_shim::").filter(|it| !it.starts_with("wire")) {
@@ -77,8 +103,13 @@ fn crates_import_only_whom_they_may() {
 fn modules_of_a_crate_form_no_circle() {
     let mut arrows: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for (path, text) in sources() {
-        let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-        let [part, src, first, ..] = parts.as_slice() else { continue };
+        let parts: Vec<String> = path
+            .iter()
+            .map(|part| part.to_string_lossy().into_owned())
+            .collect();
+        let [part, src, first, ..] = parts.as_slice() else {
+            continue;
+        };
         let module = first.trim_end_matches(".rs").to_owned();
         if src != "src" || module == "lib" || module == "main" {
             continue;
@@ -87,7 +118,10 @@ fn modules_of_a_crate_form_no_circle() {
         for target in mentions(code, "crate::") {
             let target = target.split("::").next().unwrap_or_default().to_owned();
             if target != module && target.chars().next().is_some_and(char::is_lowercase) {
-                arrows.entry((part.clone(), module.clone())).or_default().insert(target);
+                arrows
+                    .entry((part.clone(), module.clone()))
+                    .or_default()
+                    .insert(target);
             }
         }
     }
@@ -113,7 +147,11 @@ fn only_the_edge_reads_files_of_configuration_and_environment() {
     let wrong: Vec<String> = sources()
         .into_iter()
         .filter(|(path, _)| path.starts_with("gateway/src"))
-        .filter(|(path, _)| !["config.rs", "main.rs", "lib.rs"].iter().any(|edge| path.ends_with(edge)))
+        .filter(|(path, _)| {
+            !["config.rs", "main.rs", "lib.rs"]
+                .iter()
+                .any(|edge| path.ends_with(edge))
+        })
         .filter(|(_, text)| mentions(text, "crate::config").next().is_some())
         .map(|(path, _)| path.display().to_string())
         .collect();
@@ -129,7 +167,10 @@ fn every_file_says_first_what_it_is_for_and_stays_readable() {
         }
         let lines = text.lines().count();
         if lines > LONGEST_FILE {
-            wrong.push(format!("{} has {lines} lines, {LONGEST_FILE} are the most", path.display()));
+            wrong.push(format!(
+                "{} has {lines} lines, {LONGEST_FILE} are the most",
+                path.display()
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

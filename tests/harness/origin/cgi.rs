@@ -20,11 +20,18 @@ pub(crate) fn root(dir: &Path) -> PathBuf {
 
 /// Makes the bare repository of a `PATH=FOLDER` argument, with one commit of the folder.
 pub(crate) fn seed(dir: &Path, argument: &str) -> anyhow::Result<()> {
-    let (path, folder) = argument.split_once('=').context("--repository takes PATH=FOLDER")?;
+    let (path, folder) = argument
+        .split_once('=')
+        .context("--repository takes PATH=FOLDER")?;
     let bare = root(dir).join(path);
     std::fs::create_dir_all(&bare)?;
-    let folder = Path::new(folder).canonicalize().with_context(|| format!("no folder `{folder}`"))?;
-    git(&bare, &["init", "--quiet", "--bare", "--initial-branch=main", "."])?;
+    let folder = Path::new(folder)
+        .canonicalize()
+        .with_context(|| format!("no folder `{folder}`"))?;
+    git(
+        &bare,
+        &["init", "--quiet", "--bare", "--initial-branch=main", "."],
+    )?;
     git(&bare, &["config", "http.receivepack", "true"])?;
     git(&bare, &["config", "core.logAllRefUpdates", "true"])?;
     let (bare, work) = (bare.to_string_lossy(), folder.to_string_lossy());
@@ -32,11 +39,17 @@ pub(crate) fn seed(dir: &Path, argument: &str) -> anyhow::Result<()> {
     let index = [git_dir.as_str(), work_tree.as_str(), "-c", "core.bare=false"];
     git(&folder, &[&index[..], &["add", "--all"]].concat())?;
     let author = ["-c", "user.name=Origin", "-c", "user.email=origin@sallyport.test"];
-    git(&folder, &[&index[..], &author[..], &["commit", "--quiet", "-m", "Begin"]].concat())
+    git(
+        &folder,
+        &[&index[..], &author[..], &["commit", "--quiet", "-m", "Begin"]].concat(),
+    )
 }
 
 fn git(at: &Path, arguments: &[&str]) -> anyhow::Result<()> {
-    let output = std::process::Command::new("git").current_dir(at).args(arguments).output()?;
+    let output = std::process::Command::new("git")
+        .current_dir(at)
+        .args(arguments)
+        .output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     anyhow::ensure!(output.status.success(), "git {arguments:?} failed: {complaint}");
     Ok(())
@@ -49,7 +62,12 @@ pub(crate) async fn git_backend(
     body: Incoming,
     user: Option<&str>,
 ) -> anyhow::Result<Answer> {
-    let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let header = |name: &str| {
+        head.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    };
     let mut child = tokio::process::Command::new("git")
         .arg("http-backend")
         .env("GIT_PROJECT_ROOT", root(dir))
@@ -63,7 +81,12 @@ pub(crate) async fn git_backend(
         .env("GIT_PROTOCOL", header("git-protocol"))
         .env("REMOTE_USER", user.unwrap_or_default())
         .env("REMOTE_ADDR", "127.0.0.1")
-        .envs(head.headers.get("content-length").and_then(|l| l.to_str().ok()).map(|l| ("CONTENT_LENGTH", l)))
+        .envs(
+            head.headers
+                .get("content-length")
+                .and_then(|l| l.to_str().ok())
+                .map(|l| ("CONTENT_LENGTH", l)),
+        )
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
@@ -90,7 +113,10 @@ async fn read_answer(output: impl AsyncRead + Send + Sync + Unpin + 'static) -> 
     let mut answer = Response::builder().status(StatusCode::OK);
     loop {
         let mut line = String::new();
-        anyhow::ensure!(output.read_line(&mut line).await? > 0, "git http-backend ended within its head");
+        anyhow::ensure!(
+            output.read_line(&mut line).await? > 0,
+            "git http-backend ended within its head"
+        );
         let line = line.trim_end();
         if line.is_empty() {
             break;

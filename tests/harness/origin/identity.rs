@@ -33,12 +33,19 @@ impl Identity {
         let leaf = leaf.signed_by(&key, &issuer)?;
         let chain: Vec<CertificateDer<'static>> = vec![leaf.der().clone()];
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let mut tls = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key)?;
+        let mut tls = rustls::ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let token = format!("ghp_{}", hex(&random::<18>()?));
         let ca_file = keep(dir, "ca.pem", ca_certificate.pem().as_bytes())?;
         let token_file = keep(dir, "token", token.as_bytes())?;
-        Ok(Self { ca_file, token_file, token, tls: Arc::new(tls) })
+        Ok(Self {
+            ca_file,
+            token_file,
+            token,
+            tls: Arc::new(tls),
+        })
     }
 }
 

@@ -49,7 +49,9 @@ impl Origin {
             let (stream, _) = listener.accept().await?;
             let (acceptor, origin) = (acceptor.clone(), self.clone());
             tokio::spawn(async move {
-                let Ok(stream) = acceptor.accept(stream).await else { return };
+                let Ok(stream) = acceptor.accept(stream).await else {
+                    return;
+                };
                 let service = hyper::service::service_fn(move |request| {
                     let origin = origin.clone();
                     async move { Ok::<_, std::convert::Infallible>(origin.answer(request).await) }
@@ -84,7 +86,10 @@ impl Origin {
             return self.file(name);
         }
         let pushes = path.ends_with("/git-receive-pack")
-            || head.uri.query().is_some_and(|query| query.contains("service=git-receive-pack"));
+            || head
+                .uri
+                .query()
+                .is_some_and(|query| query.contains("service=git-receive-pack"));
         let trusted = credential.as_deref() == Some(self.token.as_str());
         if pushes && !trusted {
             let mut refusal = text(StatusCode::UNAUTHORIZED, "a push needs the token\n");
@@ -96,8 +101,15 @@ impl Origin {
     }
 
     fn file(&self, name: &str) -> anyhow::Result<Answer> {
-        let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-        let found = self.files.as_ref().filter(|_| plain && !name.starts_with('.')).map(|files| files.join(name));
+        let plain = !name.is_empty()
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        let found = self
+            .files
+            .as_ref()
+            .filter(|_| plain && !name.starts_with('.'))
+            .map(|files| files.join(name));
         match found.map(std::fs::read_to_string) {
             Some(Ok(content)) => Ok(text(StatusCode::OK, &content)),
             _ => Ok(text(StatusCode::NOT_FOUND, "no such file\n")),
@@ -106,12 +118,18 @@ impl Origin {
 
     fn write_down(&self, head: &http::request::Parts, credential: Option<&str>) -> anyhow::Result<()> {
         use std::io::Write;
-        let host = head.uri.host().or_else(|| head.headers.get("host").and_then(|value| value.to_str().ok()));
+        let host = head
+            .uri
+            .host()
+            .or_else(|| head.headers.get("host").and_then(|value| value.to_str().ok()));
         let line = serde_json::json!({
             "host": host, "method": head.method.as_str(), "path": head.uri.path(),
             "query": head.uri.query(), "credential": credential,
         });
-        let mut log = self.log.lock().map_err(|_| anyhow::anyhow!("the log is poisoned"))?;
+        let mut log = self
+            .log
+            .lock()
+            .map_err(|_| anyhow::anyhow!("the log is poisoned"))?;
         Ok(writeln!(log, "{line}")?)
     }
 }
@@ -123,7 +141,9 @@ fn credential(head: &http::request::Parts) -> Option<String> {
     if scheme.eq_ignore_ascii_case("bearer") {
         return Some(rest.trim().to_owned());
     }
-    let decoded = base64::engine::general_purpose::STANDARD.decode(rest.trim()).ok()?;
+    let decoded = base64::engine::general_purpose::STANDARD
+        .decode(rest.trim())
+        .ok()?;
     let decoded = String::from_utf8(decoded).ok()?;
     decoded.split_once(':').map(|(_, password)| password.to_owned())
 }
