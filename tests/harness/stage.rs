@@ -43,11 +43,6 @@ impl Stage {
         Ok(stage)
     }
 
-    /// The stage's own folder.
-    pub fn dir(&self) -> &Path {
-        self.dir.path()
-    }
-
     /// A path on the stage.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
