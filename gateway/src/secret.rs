@@ -1,92 +1,226 @@
 //! Secrets: the only module in which values exist.
-use bytes::BytesMut;
-use http::HeaderMap;
-use sallyport_policy::Permit;
+//!
+//! A *binding* ties a credential of the policy to its value and to the placeholders that stand for it in one session.
+//! Values are read from a [`source`], never shown: no type here that holds one derives `Debug`, `Clone` or `Serialize`.
+//! Searching works on patterns made from the values, so their bytes also lie in the search automata of a session until
+//! the session ends; the library behind them cannot wipe them.
+use crate::control::types::AuditRecord;
+use http::{HeaderMap, HeaderValue};
+use sallyport_policy::Place;
+use secrecy::{ExposeSecret, SecretSlice};
+use std::fmt;
+use std::sync::Arc;
 
-/// What one session may use: placeholders, values, and the automata over both.
-#[derive(Debug)]
-pub struct SessionSecrets {}
+pub(crate) mod forms;
+pub mod guard;
+pub mod placeholder;
+pub mod redact;
+pub(crate) mod scanner;
+pub mod source;
+pub mod store;
+pub mod substitute;
 
-/// What was done to an outgoing request head.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Outbound {
-    /// Names of credentials put in.
-    pub used: Vec<String>,
-    /// Things worth a note in the log, never a value.
-    pub notes: Vec<String>,
+pub use guard::BodyGuard;
+pub use redact::Redactor;
+pub use source::Sources;
+pub use store::SecretStore;
+pub use substitute::{Leak, Outbound};
+
+use scanner::{Pattern, Scanner};
+
+/// Shortest value that is bound, in bytes: anything shorter would be found by chance in ordinary traffic.
+pub const SHORTEST_VALUE: usize = 8;
+/// Longest value that is bound, in bytes; also the bound of what a redactor may hold back (times six, for escapes).
+pub const LONGEST_VALUE: usize = 16 * 1024;
+
+/// A secret's value. Wiped when dropped; cannot be printed, cloned or serialised.
+pub struct Value(SecretSlice<u8>);
+
+impl Value {
+    /// Takes a value over; the vector is wiped with it.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(SecretSlice::from(bytes))
+    }
+    /// The bytes; only for this module's children.
+    pub(in crate::secret) fn bytes(&self) -> &[u8] {
+        self.0.expose_secret()
+    }
 }
 
-/// Why a request must not go out.
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[value]")
+    }
+}
+
+/// One credential of a session.
+pub struct Binding {
+    /// Name in the policy.
+    pub name: String,
+    /// Where it may stand.
+    pub places: Vec<Place>,
+    /// What the agent holds instead: the first is shown, the others were minted for values of another shape.
+    pub placeholders: Vec<String>,
+    /// The value in force, if its source has one.
+    pub value: Option<Arc<Value>>,
+    /// Values before it, still taken out of answers.
+    pub old_values: Vec<Arc<Value>>,
+}
+
+impl fmt::Debug for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Binding")
+            .field("name", &self.name)
+            .field("places", &self.places)
+            .field("has_value", &self.value.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What one session may use: placeholders, values, and the automata over both. Immutable; a change makes a new one.
+pub struct SessionSecrets {
+    bindings: Vec<Binding>,
+    values: Option<Arc<Scanner>>,
+    placeholders: Option<Arc<Scanner>>,
+}
+
+impl fmt::Debug for SessionSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionSecrets")
+            .field("bindings", &self.bindings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why the automata could not be built: too many or too long values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{sentence}")]
-pub struct Leak {
-    /// The credential's name.
-    pub credential: String,
-    /// Sentence for the refusal: place and name, never the value.
-    pub sentence: String,
-}
+#[error("the session's secrets are too many or too long to search for: {0}")]
+pub struct TooLarge(pub String);
 
 impl SessionSecrets {
-    /// Guards a head and puts values in place of placeholders where the permit, the binding and the place say so.
-    /// Placeholder in a credential's place elsewhere: `Leak`. Real value anywhere: `Leak`. `tls`: whether it leaves encrypted.
-    pub fn outbound(
-        &self,
-        permit: &Permit,
-        tls: bool,
-        head: &mut http::request::Parts,
-    ) -> Result<Outbound, Leak> {
-        let _ = (permit, tls, head);
-        todo!()
+    /// Builds the automata for a session's bindings. Costs milliseconds; done once for each set of values.
+    pub fn new(bindings: Vec<Binding>) -> Result<Self, TooLarge> {
+        let mut values = Vec::new();
+        let mut placeholders = Vec::new();
+        for (owner, binding) in bindings.iter().enumerate() {
+            for value in binding.value.iter().chain(&binding.old_values) {
+                let Some(stand_in) = binding.stand_in(value) else {
+                    continue;
+                };
+                values.extend(forms::forms(value.bytes(), stand_in.as_bytes()).into_iter().map(
+                    |(pattern, replacement)| Pattern {
+                        pattern,
+                        replacement,
+                        owner,
+                    },
+                ));
+            }
+            placeholders.extend(binding.placeholders.iter().map(|text| Pattern {
+                pattern: text.as_bytes().to_vec().into(),
+                replacement: text.as_bytes().to_vec(),
+                owner,
+            }));
+        }
+        Ok(Self {
+            values: Scanner::build(values)?.map(Arc::new),
+            placeholders: Scanner::build(placeholders)?.map(Arc::new),
+            bindings,
+        })
     }
+
+    /// A session without any credential.
+    pub fn none() -> Self {
+        Self {
+            bindings: Vec::new(),
+            values: None,
+            placeholders: None,
+        }
+    }
+
+    /// The bindings, in the policy's order.
+    pub fn bindings(&self) -> &[Binding] {
+        &self.bindings
+    }
+
     /// Takes values out of headers or trailers; the names of what was found.
     pub fn redact_headers(&self, headers: &mut HeaderMap) -> Vec<String> {
-        let _ = headers;
-        todo!()
+        let Some(scanner) = &self.values else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for value in headers.values_mut() {
+            let Some((clean, owners)) = scanner.replace_all(value.as_bytes()) else {
+                continue;
+            };
+            found.extend(owners.into_iter().map(|owner| self.bindings[owner].name.clone()));
+            // A placeholder has the value's own character classes, so this cannot fail; if it did, nothing leaks.
+            *value = HeaderValue::from_bytes(&clean).unwrap_or(HeaderValue::from_static("redacted"));
+        }
+        found.sort();
+        found.dedup();
+        found
     }
+
     /// A streaming redactor for one body, or none where there is nothing to look for.
     pub fn redactor(&self) -> Option<Redactor> {
-        todo!()
+        Some(Redactor::new(self.values.clone()?, self.names()))
     }
+
     /// A streaming guard for one outgoing body, or none where there is nothing to look for.
     pub fn body_guard(&self) -> Option<BodyGuard> {
-        todo!()
+        if self.values.is_none() && self.placeholders.is_none() {
+            return None;
+        }
+        Some(BodyGuard::new(
+            self.values.clone(),
+            self.placeholders.clone(),
+            self.names(),
+        ))
+    }
+
+    /// Takes values out of every text of a record, so that the log never holds one.
+    pub fn scrub(&self, record: &mut AuditRecord) {
+        let Some(scanner) = &self.values else { return };
+        let scrub = |text: &mut String| {
+            if let Some((clean, _)) = scanner.replace_all(text.as_bytes()) {
+                *text = String::from_utf8_lossy(&clean).into_owned();
+            }
+        };
+        for text in [
+            &mut record.host,
+            &mut record.rule,
+            &mut record.reason,
+            &mut record.ending,
+            &mut record.user,
+        ] {
+            scrub(text);
+        }
+        for text in [record.method.as_mut(), record.path.as_mut()]
+            .into_iter()
+            .flatten()
+        {
+            scrub(text);
+        }
+        if let Some(refusal) = &mut record.refusal {
+            scrub(&mut refusal.reason.text);
+            if let Some(hint) = &mut refusal.hint {
+                scrub(hint);
+            }
+        }
+    }
+
+    fn names(&self) -> Arc<[String]> {
+        self.bindings.iter().map(|binding| binding.name.clone()).collect()
     }
 }
 
-/// Replaces values by placeholders in a stream cut anywhere; same length in, same length out.
-#[derive(Debug)]
-pub struct Redactor {}
-
-impl Redactor {
-    /// Takes a piece; appends to `out` what can be let go. Holds back only what may be the beginning of a match.
-    pub fn push(&mut self, piece: &[u8], out: &mut BytesMut) {
-        let _ = (piece, out);
-        todo!()
-    }
-    /// The end of the stream: lets the rest go.
-    pub fn finish(&mut self, out: &mut BytesMut) {
-        let _ = out;
-        todo!()
-    }
-    /// Names of what was found so far.
-    pub fn found(&self) -> &[String] {
-        todo!()
+impl Binding {
+    /// The placeholder that has a value's shape.
+    pub fn stand_in(&self, value: &Value) -> Option<&str> {
+        let fitting = |text: &&String| placeholder::fits(text, value.bytes());
+        self.placeholders.iter().find(fitting).map(String::as_str)
     }
 }
 
-/// Looks for real values in an outgoing body; the stream must be cut at the first `Leak`, before the piece is sent.
-#[derive(Debug)]
-pub struct BodyGuard {}
-
-impl BodyGuard {
-    /// Looks at a piece and appends to `out` what may be sent; the rest is held back until the next call.
-    pub fn push(&mut self, piece: &[u8], out: &mut BytesMut) -> Result<(), Leak> {
-        let _ = (piece, out);
-        todo!()
-    }
-    /// The end of the stream.
-    pub fn finish(&mut self, out: &mut BytesMut) -> Result<(), Leak> {
-        let _ = out;
-        todo!()
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,476 @@
+//! Outgoing heads: placeholders become values where the binding and the permit say so, and nothing else leaves.
+use super::{Binding, SessionSecrets};
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use http::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
+use http::uri::PathAndQuery;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
+use sallyport_policy::{Permit, Place};
+use zeroize::Zeroizing;
+
+/// What was done to an outgoing request head.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Outbound {
+    /// Names of credentials put in.
+    pub used: Vec<String>,
+    /// Things worth a note in the log, never a value.
+    pub notes: Vec<String>,
+}
+
+/// Why a request must not go out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{sentence}")]
+pub struct Leak {
+    /// The credential's name.
+    pub credential: String,
+    /// Sentence for the refusal: place and name, never the value.
+    pub sentence: String,
+}
+
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+const QUERY_VALUE: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// One outgoing head under one permit.
+struct Head<'a> {
+    secrets: &'a SessionSecrets,
+    permit: &'a Permit,
+    tls: bool,
+    done: Outbound,
+}
+
+impl SessionSecrets {
+    /// Guards a head and puts values in place of placeholders where the permit, the binding and the place say so.
+    ///
+    /// A placeholder in a credential's place (authorization, cookie, key-like header or query parameter) that it is not
+    /// bound to: [`Leak`]. A real value anywhere: [`Leak`]. A placeholder elsewhere in the head is only a worthless
+    /// string: it passes and is noted. `tls`: whether the request leaves encrypted; without, no value is put in.
+    /// On an error the head is left as it was or half changed, and must be thrown away.
+    pub fn outbound(
+        &self,
+        permit: &Permit,
+        tls: bool,
+        head: &mut http::request::Parts,
+    ) -> Result<Outbound, Leak> {
+        if self.bindings.is_empty() {
+            return Ok(Outbound::default());
+        }
+        self.refuse_values(head)?;
+        let mut work = Head {
+            secrets: self,
+            permit,
+            tls,
+            done: Outbound::default(),
+        };
+        let names: Vec<HeaderName> = head.headers.keys().cloned().collect();
+        for name in names {
+            let several = head.headers.get_all(&name).iter().count() > 1;
+            if let http::header::Entry::Occupied(mut entry) = head.headers.entry(&name) {
+                for value in entry.iter_mut() {
+                    if let Some(new) = work.header(&name, value.as_bytes(), several)? {
+                        *value = new;
+                    }
+                }
+            }
+        }
+        work.target(head)?;
+        Ok(work.done)
+    }
+
+    /// A real value in a head is refused wherever it stands.
+    fn refuse_values(&self, head: &http::request::Parts) -> Result<(), Leak> {
+        let target = head.uri.path_and_query().map_or("", PathAndQuery::as_str);
+        self.refuse_value(head.method.as_str().as_bytes(), "the method")?;
+        self.refuse_value(target.as_bytes(), "the request target")?;
+        self.refuse_value(
+            &percent_decode(target.as_bytes()).collect::<Vec<_>>(),
+            "the request target",
+        )?;
+        for (name, value) in &head.headers {
+            self.refuse_value(name.as_str().as_bytes(), "the name of a header")?;
+            let place = format!("header `{name}`");
+            self.refuse_value(value.as_bytes(), &place)?;
+            self.refuse_value(&percent_decode(value.as_bytes()).collect::<Vec<_>>(), &place)?;
+            if let Some((_, decoded)) = basic(value.as_bytes()) {
+                self.refuse_value(&decoded, &place)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_value(&self, text: &[u8], place: &str) -> Result<(), Leak> {
+        let Some(owner) = self.values.as_ref().and_then(|scanner| scanner.find(text)) else {
+            return Ok(());
+        };
+        let name = &self.bindings[owner].name;
+        Err(Leak {
+            credential: name.clone(),
+            sentence: format!(
+                "the value of credential `{name}` itself stands in {place}; send its placeholder in the place it is bound to"
+            ),
+        })
+    }
+
+    /// The binding whose placeholder stands somewhere in a text, plain or percent-encoded.
+    fn placeholder_in(&self, text: &[u8]) -> Option<&Binding> {
+        let scanner = self.placeholders.as_ref()?;
+        let owner = scanner
+            .find(text)
+            .or_else(|| scanner.find(&percent_decode(text).collect::<Vec<_>>()))?;
+        Some(&self.bindings[owner])
+    }
+
+    /// The binding whose placeholder a text is.
+    fn placeholder_is(&self, text: &[u8]) -> Option<&Binding> {
+        let is = |placeholder: &String| placeholder.as_bytes() == text;
+        self.bindings
+            .iter()
+            .find(|binding| binding.placeholders.iter().any(is))
+    }
+}
+
+impl<'a> Head<'a> {
+    /// One header value; the new one where a placeholder was replaced.
+    fn header(
+        &mut self,
+        name: &HeaderName,
+        value: &[u8],
+        several: bool,
+    ) -> Result<Option<HeaderValue>, Leak> {
+        if name == AUTHORIZATION
+            && let Some(new) = self.authorization(value, several)?
+        {
+            return sensitive(&new, name).map(Some);
+        }
+        let Some(binding) = self
+            .secrets
+            .placeholder_in(value)
+            .or_else(|| self.inside_basic(value))
+        else {
+            return Ok(None);
+        };
+        let place = format!("header `{name}`");
+        let bound = binding
+            .places
+            .iter()
+            .any(|place| matches!(place, Place::Header(its) if its == name.as_str()));
+        if bound {
+            let new = self.replace_once(binding, value, &place)?;
+            self.use_up(binding, &place)?;
+            return sensitive(&new, name).map(Some);
+        }
+        if is_key_header(name) {
+            return Err(self.misplaced(binding, &place));
+        }
+        self.note(binding, &place);
+        Ok(None)
+    }
+
+    /// `Authorization: Bearer` (also `token`) and `Basic`, where the binding says so; otherwise none.
+    fn authorization(&mut self, value: &[u8], several: bool) -> Result<Option<Zeroizing<Vec<u8>>>, Leak> {
+        let Some((scheme, rest)) = scheme(value) else {
+            return Ok(None);
+        };
+        let place = "header `authorization`";
+        if let Some((prefix, decoded)) = basic(value) {
+            let Some((binding, new)) = self.basic_pair(&decoded) else {
+                return Ok(None);
+            };
+            if several {
+                return Err(self.misplaced(binding, "one of several `authorization` headers"));
+            }
+            let value = new?;
+            self.use_up(binding, place)?;
+            let mut text = Zeroizing::new(prefix);
+            text.extend_from_slice(Zeroizing::new(BASE64.encode(&*value)).as_bytes());
+            return Ok(Some(text));
+        }
+        let known = scheme.eq_ignore_ascii_case(b"bearer") || scheme.eq_ignore_ascii_case(b"token");
+        let Some(binding) = self.secrets.placeholder_is(rest).filter(|_| known) else {
+            return Ok(None);
+        };
+        if !binding.places.contains(&Place::Bearer) {
+            return Ok(None);
+        }
+        if several {
+            return Err(self.misplaced(binding, "one of several `authorization` headers"));
+        }
+        let real = self.value_of(binding, place)?;
+        self.use_up(binding, place)?;
+        let mut text = Zeroizing::new(value[..value.len() - trimmed_tail(value) - rest.len()].to_vec());
+        text.extend_from_slice(real.bytes());
+        Ok(Some(text))
+    }
+
+    /// User and password of decoded Basic credentials (RFC 7617 section 2), one of them a bound placeholder: the new pair.
+    #[expect(
+        clippy::type_complexity,
+        reason = "a binding with the pair or the refusal; used once"
+    )]
+    fn basic_pair(&self, decoded: &[u8]) -> Option<(&'a Binding, Result<Zeroizing<Vec<u8>>, Leak>)> {
+        let colon = decoded
+            .iter()
+            .position(|byte| *byte == b':')
+            .unwrap_or(decoded.len());
+        let (user, password) = (&decoded[..colon], decoded.get(colon + 1..));
+        let bound = |binding: &&Binding| binding.places.contains(&Place::Basic);
+        let in_user = self.secrets.placeholder_is(user).filter(bound);
+        let in_password = password
+            .and_then(|text| self.secrets.placeholder_is(text))
+            .filter(bound);
+        let binding = match (in_user, in_password) {
+            (Some(binding), None) | (None, Some(binding)) => binding,
+            (Some(binding), Some(_)) => {
+                return Some((binding, Err(self.misplaced(binding, "both user and password"))));
+            }
+            (None, None) => return None,
+        };
+        let pair = self.value_of(binding, "basic authentication").map(|value| {
+            let mut text = Zeroizing::new(Vec::with_capacity(decoded.len() + value.bytes().len()));
+            text.extend_from_slice(if in_user.is_some() { value.bytes() } else { user });
+            if let Some(password) = password {
+                text.push(b':');
+                text.extend_from_slice(if in_password.is_some() {
+                    value.bytes()
+                } else {
+                    password
+                });
+            }
+            text
+        });
+        Some((binding, pair))
+    }
+
+    fn inside_basic(&self, value: &[u8]) -> Option<&'a Binding> {
+        self.secrets.placeholder_in(&basic(value)?.1)
+    }
+
+    /// Path and query.
+    fn target(&mut self, head: &mut http::request::Parts) -> Result<(), Leak> {
+        let secrets = self.secrets;
+        if let Some(binding) = secrets.placeholder_in(head.uri.path().as_bytes()) {
+            self.note(binding, "the path");
+        }
+        let Some(query) = head.uri.query().map(str::to_owned) else {
+            return Ok(());
+        };
+        let mut changed = false;
+        let mut parts = Vec::new();
+        for part in query.split('&') {
+            match self.parameter(part)? {
+                Some(new) => {
+                    changed = true;
+                    parts.push(new);
+                }
+                None => parts.push(Zeroizing::new(part.to_owned())),
+            }
+        }
+        if changed {
+            let query = Zeroizing::new(
+                parts
+                    .iter()
+                    .map(|part| part.as_str())
+                    .collect::<Vec<_>>()
+                    .join("&"),
+            );
+            let target = Zeroizing::new(format!("{}?{}", head.uri.path(), query.as_str()));
+            let mut uri = head.uri.clone().into_parts();
+            uri.path_and_query = PathAndQuery::try_from(target.as_str()).ok();
+            head.uri = http::Uri::from_parts(uri).map_err(|_| Leak {
+                credential: self.done.used.join(", "),
+                sentence: "the request target does not hold the credential; it is too long".to_owned(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// One query parameter; the new one where a placeholder was replaced.
+    fn parameter(&mut self, part: &str) -> Result<Option<Zeroizing<String>>, Leak> {
+        let (raw_name, raw_value) = part.split_once('=').unwrap_or((part, ""));
+        let (name, value) = (form_decode(raw_name), form_decode(raw_value));
+        let secrets = self.secrets;
+        let Some(binding) = secrets
+            .placeholder_in(part.as_bytes())
+            .or_else(|| secrets.placeholder_in(&value))
+        else {
+            return Ok(None);
+        };
+        let shown = String::from_utf8_lossy(&name).into_owned();
+        let place = format!("query parameter `{}`", shown.escape_debug());
+        let bound = binding
+            .places
+            .iter()
+            .any(|place| matches!(place, Place::Query(its) if *its == shown));
+        if bound
+            && secrets
+                .placeholder_is(&value)
+                .is_some_and(|its| its.name == binding.name)
+        {
+            let real = self.value_of(binding, &place)?;
+            self.use_up(binding, &place)?;
+            let encoded = Zeroizing::new(percent_encode(real.bytes(), QUERY_VALUE).to_string());
+            return Ok(Some(Zeroizing::new(format!("{raw_name}={}", encoded.as_str()))));
+        }
+        if bound || is_key_parameter(&shown) {
+            return Err(self.misplaced(binding, &place));
+        }
+        self.note(binding, &place);
+        Ok(None)
+    }
+
+    /// The header value with the binding's only placeholder replaced.
+    fn replace_once(&self, binding: &Binding, value: &[u8], place: &str) -> Result<Zeroizing<Vec<u8>>, Leak> {
+        let real = self.value_of(binding, place)?;
+        let mut hits = binding
+            .placeholders
+            .iter()
+            .flat_map(|text| memchr::memmem::find_iter(value, text.as_bytes()).map(|at| (at, text.len())));
+        let (Some((at, length)), None) = (hits.next(), hits.next()) else {
+            return Err(self.misplaced(binding, &format!("{place}, more than once or encoded,")));
+        };
+        let new = Zeroizing::new([&value[..at], real.bytes(), &value[at + length..]].concat());
+        if self.secrets.placeholder_in(&value[at + length..]).is_some() {
+            return Err(self.misplaced(binding, &format!("{place}, beside another one,")));
+        }
+        Ok(new)
+    }
+
+    /// The value, where it may go out here and now.
+    fn value_of(&self, binding: &Binding, place: &str) -> Result<std::sync::Arc<super::Value>, Leak> {
+        if !self.permit.credentials().contains(&binding.name) {
+            return Err(self.misplaced(binding, place));
+        }
+        if !self.tls {
+            return Err(self.leak(binding, format!(
+                "credential `{}` was about to leave in {place} over plain http; it goes out over https only", binding.name
+            )));
+        }
+        binding.value.clone().ok_or_else(|| {
+            self.leak(
+                binding,
+                format!(
+                    "credential `{}` has no value at the moment; the session's warnings say why",
+                    binding.name
+                ),
+            )
+        })
+    }
+
+    fn use_up(&mut self, binding: &Binding, place: &str) -> Result<(), Leak> {
+        if self.done.used.contains(&binding.name) {
+            return Err(self.misplaced(binding, &format!("{place}, a second time in one request,")));
+        }
+        self.done.used.push(binding.name.clone());
+        Ok(())
+    }
+
+    fn note(&mut self, binding: &Binding, place: &str) {
+        self.done.notes.push(format!(
+            "placeholder of credential `{}` in {place}, passed unchanged",
+            binding.name
+        ));
+    }
+
+    fn misplaced(&self, binding: &Binding, place: &str) -> Leak {
+        let rule = &self.permit.reason().rule;
+        let bound = binding.places.iter().map(spoken).collect::<Vec<_>>().join(", ");
+        self.leak(binding, format!(
+            "the placeholder of credential `{}` was about to leak in {place}; it may go to its own hosts only, in {bound}, \
+             where the deciding rule (here `{rule}`) has it under `use`", binding.name
+        ))
+    }
+
+    fn leak(&self, binding: &Binding, sentence: String) -> Leak {
+        Leak {
+            credential: binding.name.clone(),
+            sentence,
+        }
+    }
+}
+
+fn spoken(place: &Place) -> String {
+    match place {
+        Place::Bearer => "`authorization: bearer`".to_owned(),
+        Place::Basic => "basic authentication".to_owned(),
+        Place::Header(name) => format!("header `{name}`"),
+        Place::Query(name) => format!("query parameter `{name}`"),
+    }
+}
+
+/// A header value that is never shown and never put into a compression table.
+fn sensitive(text: &[u8], name: &HeaderName) -> Result<HeaderValue, Leak> {
+    let mut value = HeaderValue::from_bytes(text).map_err(|_| Leak {
+        credential: String::new(),
+        sentence: format!("the credential for header `{name}` has characters that no header may hold"),
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Scheme and credentials of an authorization header, spaces around them left out (RFC 9110 section 11.4).
+fn scheme(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let space = value.iter().position(|byte| *byte == b' ')?;
+    Some((&value[..space], value[space..].trim_ascii()))
+}
+
+fn trimmed_tail(value: &[u8]) -> usize {
+    value.len() - value.trim_ascii_end().len()
+}
+
+/// `Basic ` as it was written, and what it decodes to; none where it is no Basic, or no base64.
+fn basic(value: &[u8]) -> Option<(Vec<u8>, Zeroizing<Vec<u8>>)> {
+    let (scheme, rest) = scheme(value)?;
+    if !scheme.eq_ignore_ascii_case(b"basic") {
+        return None;
+    }
+    let decoded = BASE64.decode(rest).ok()?;
+    Some(([scheme, b" "].concat(), Zeroizing::new(decoded)))
+}
+
+fn form_decode(text: &str) -> Vec<u8> {
+    percent_decode(text.replace('+', " ").as_bytes()).collect()
+}
+
+const KEY_WORDS: [&str; 10] = [
+    "token",
+    "key",
+    "apikey",
+    "secret",
+    "auth",
+    "authorization",
+    "password",
+    "passwd",
+    "signature",
+    "credential",
+];
+
+/// Whether a header is one in which credentials are sent.
+fn is_key_header(name: &HeaderName) -> bool {
+    *name == AUTHORIZATION || *name == PROXY_AUTHORIZATION || *name == COOKIE || is_key_name(name.as_str())
+}
+
+fn is_key_parameter(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    is_key_name(&lower) || ["sig", "code", "jwt", "access", "pass", "pwd"].contains(&lower.as_str())
+}
+
+/// Whether the last word of a name is one that keys are called by: `x-api-key`, `private_token`, `accesstoken`.
+fn is_key_name(name: &str) -> bool {
+    let last = name
+        .rsplit(['-', '_', '.', '[', ']'])
+        .find(|word| !word.is_empty())
+        .unwrap_or("");
+    KEY_WORDS.iter().any(|word| last.ends_with(word))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! The places of a placeholder in an outgoing head, one by one.
