@@ -17,6 +17,18 @@ pub struct Entry {
     pub what: What,
 }
 
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The agent says it is done.
+    Done,
+    /// The agent or the supervisor gave up.
+    Failed,
+    /// A person stopped it.
+    Stopped,
+}
+
 /// What an entry says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
@@ -94,7 +106,7 @@ pub enum What {
     /// The run is over; nothing follows.
     Ended {
         /// How.
-        outcome: crate::runs::Outcome,
+        outcome: Outcome,
         /// Sentence.
         text: String,
     },

@@ -1,5 +1,6 @@
 //! What the web, the API and the command line may do with runs.
 use crate::conversation::Entry;
+pub use crate::conversation::Outcome;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use sallyport_policy::{PolicyText, Who};
@@ -73,18 +74,6 @@ pub struct Environment {
     pub binds: Vec<(String, String)>,
     /// Files written into the machine before the first step: path inside, text.
     pub files: BTreeMap<String, String>,
-}
-
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// The agent says it is done.
-    Done,
-    /// The agent or the supervisor gave up.
-    Failed,
-    /// A person stopped it.
-    Stopped,
 }
 
 /// Where a run stands.

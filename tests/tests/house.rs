@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 const LONGEST_FILE: usize = 400;
+const LONGEST_TEST: usize = 600;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -174,4 +175,39 @@ fn every_file_says_first_what_it_is_for_and_stays_readable() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn one_crypto_provider_and_one_tls_stack_are_linked() {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args([
+            "tree",
+            "--workspace",
+            "--edges",
+            "normal,build",
+            "--prefix",
+            "none",
+            "--offline",
+            "--locked",
+        ])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let tree = String::from_utf8(output.stdout).expect("text");
+    let linked: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(
+        linked.contains("aws-lc-rs") && linked.contains("rustls"),
+        "the tree was not read"
+    );
+    for banned in ["ring", "openssl", "openssl-sys", "native-tls"] {
+        assert!(
+            !linked.contains(banned),
+            "`{banned}` is linked: one provider (aws-lc-rs), one TLS stack (rustls)"
+        );
+    }
 }
