@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 const LONGEST_FILE: usize = 400;
 const LONGEST_TEST: usize = 600;
+/// The gateway's wire types: a leaf that everybody may know, unlike the API that stands beside them.
+const WIRE_TYPES: &str = "control::types";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -111,13 +113,16 @@ fn modules_of_a_crate_form_no_circle() {
         let [part, src, first, ..] = parts.as_slice() else {
             continue;
         };
-        let module = first.trim_end_matches(".rs").to_owned();
+        let wire_types = parts.get(3).is_some_and(|file| file == "types.rs") && first == "control";
+        let module = if wire_types { WIRE_TYPES } else { first.trim_end_matches(".rs") }.to_owned();
         if src != "src" || module == "lib" || module == "main" {
             continue;
         }
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         for target in mentions(code, "crate::") {
-            let target = target.split("::").next().unwrap_or_default().to_owned();
+            let wire_types = target.starts_with(WIRE_TYPES);
+            let target = target.split("::").next().unwrap_or_default();
+            let target = if wire_types { WIRE_TYPES } else { target }.to_owned();
             if target != module && target.chars().next().is_some_and(char::is_lowercase) {
                 arrows
                     .entry((part.clone(), module.clone()))
