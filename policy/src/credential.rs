@@ -1,4 +1,6 @@
 //! Credentials by name: where they come from, where they may go. Never a value.
+use crate::Destination;
+use crate::host_pattern::HostPattern;
 use serde::{Deserialize, Serialize};
 
 /// A binding of a secret to hosts and places.
@@ -14,6 +16,15 @@ pub struct Credential {
     pub places: Vec<Place>,
     /// Environment variable in which the agent finds the placeholder.
     pub env: Option<String>,
+}
+
+impl Credential {
+    /// Whether this credential may be sent to that host. A pattern that cannot be read admits nothing.
+    pub fn admits(&self, destination: &Destination) -> bool {
+        self.hosts
+            .iter()
+            .any(|host| HostPattern::parse(host).is_ok_and(|pattern| pattern.matches(&destination.host)))
+    }
 }
 
 /// Where a secret's value is kept.

@@ -1,24 +1,20 @@
 //! The answer to a request, with its reasons; only `Policy::decide` makes a `Permit`.
-use crate::{
-    Credential, Destination, Grant, GrantRefused, Overlay, PolicyText, Problem, Request, Wanted, Who,
-};
+use crate::address::classify;
+use crate::{Destination, Protocol};
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
-
-/// A compiled policy. Immutable; a change makes a new one.
-#[derive(Debug)]
-pub struct Policy {
-    hash: String,
-    credentials: Vec<Credential>,
-}
 
 /// The right to send one request (or open one stream) to one destination. Cannot be made outside this crate.
 #[derive(Debug, Clone)]
 pub struct Permit {
-    destination: Destination,
-    reason: Reason,
-    credentials: Vec<String>,
-    grant: Option<String>,
+    pub(crate) destination: Destination,
+    pub(crate) reason: Reason,
+    pub(crate) protocol: Protocol,
+    pub(crate) credentials: Vec<String>,
+    pub(crate) grants: Vec<String>,
+    /// Special ranges that the allowing rules name with `private: true`.
+    pub(crate) private: Vec<IpNet>,
 }
 
 /// What decided.
@@ -75,45 +71,34 @@ impl Permit {
     pub fn reason(&self) -> &Reason {
         &self.reason
     }
+    /// What may pass: at connect `Tls` means that a ClientHello with this name must come, `Tcp` anything.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
     /// Names of the credentials that may be put in here (the rule's `use`, cut with each credential's own `hosts`).
+    /// Empty for plain http and for what passes unread.
     pub fn credentials(&self) -> &[String] {
         &self.credentials
     }
     /// Id of the grant that this permit uses up once, if it rests on one.
     pub fn grant(&self) -> Option<&str> {
-        self.grant.as_deref()
+        self.grants.first().map(String::as_str)
+    }
+    /// Ids of all grants that this permit uses up once each: more than one where several rules refused.
+    pub fn grants(&self) -> &[String] {
+        &self.grants
     }
     /// Whether a resolved address may be dialled under this permit: private, loopback, link-local, multicast,
     /// unspecified and metadata ranges only where the allowing rule has `private: true` and names the address or a range around it.
     /// The error is the sentence for the refusal, with the range's name.
     pub fn admits_address(&self, address: IpAddr) -> Result<(), String> {
-        let _ = address;
-        todo!()
-    }
-}
-
-impl Policy {
-    /// Parses, checks and compiles. `texts[0]` is the policy; the others are what its `include` may name. All problems at once.
-    pub fn compile(texts: &[PolicyText]) -> Result<Self, Vec<Problem>> {
-        let _ = texts;
-        todo!()
-    }
-    /// SHA-256 over the texts, in hex.
-    pub fn hash(&self) -> &str {
-        &self.hash
-    }
-    /// The credential bindings.
-    pub fn credentials(&self) -> &[Credential] {
-        &self.credentials
-    }
-    /// Decides. Total: every request has an answer, and what no rule names gets the default.
-    pub fn decide(&self, request: &Request, who: &Who, overlay: &Overlay, now: jiff::Timestamp) -> Decision {
-        let _ = (request, who, overlay, now);
-        todo!()
-    }
-    /// What the policy itself grants to an agent that asks: a `grantable: {by: rule}` part, narrowed to what was asked.
-    pub fn grant(&self, wanted: &Wanted, who: &Who, now: jiff::Timestamp) -> Result<Grant, GrantRefused> {
-        let _ = (wanted, who, now);
-        todo!()
+        let address = address.to_canonical();
+        match classify(address) {
+            Some(class) if !self.private.iter().any(|net| net.contains(&address)) => Err(format!(
+                "`{}` leads to `{address}`, a {class} address, and no rule that allows it names that address with `private: true`",
+                self.destination.host
+            )),
+            _ => Ok(()),
+        }
     }
 }

@@ -1,4 +1,6 @@
 //! Grants: overlays on one run's policy, with scope, uses and expiry.
+use crate::path_pattern::PathPattern;
+use crate::{Moment, Request};
 use serde::{Deserialize, Serialize};
 
 /// What an agent asks for.
@@ -39,6 +41,33 @@ pub struct Grant {
     pub expires_at: jiff::Timestamp,
     /// Who gave it: `policy` or a person's name.
     pub by: String,
+}
+
+impl Grant {
+    /// Whether it is neither expired nor used up.
+    pub fn is_live(&self, now: jiff::Timestamp) -> bool {
+        now < self.expires_at && self.uses != Some(0)
+    }
+
+    /// Whether this request lies in its scope. At connect only host and port are known; an opaque stream is covered
+    /// only by a grant that names neither methods nor path. A path that can be read in two ways is never covered by a path.
+    pub fn covers(&self, request: &Request) -> bool {
+        let destination = &request.destination;
+        if self.port != destination.port || crate::Host::parse(&self.host).as_ref() != Ok(&destination.host) {
+            return false;
+        }
+        match &request.moment {
+            Moment::Connect => true,
+            Moment::Opaque => self.methods.is_empty() && self.path.is_none(),
+            Moment::Http(http) => {
+                (self.methods.is_empty() || self.methods.contains(&http.method))
+                    && self.path.as_deref().is_none_or(|pattern| {
+                        http.path.ambiguity().is_none()
+                            && PathPattern::parse(pattern).is_ok_and(|pattern| pattern.matches(&http.path))
+                    })
+            }
+        }
+    }
 }
 
 /// The live grants of one run.

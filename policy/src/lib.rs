@@ -3,18 +3,33 @@
 //! Pure: no I/O, no clock, no randomness. The gateway decides with it, the command line and the
 //! editor explain with it, so that all of them give the same answer.
 
+mod address;
+mod check;
+mod compile;
 pub mod credential;
+mod decide;
 pub mod decision;
 pub mod diagnostic;
+mod document;
 pub mod grant;
+mod granting;
 pub mod host;
+mod host_pattern;
+pub mod include;
 pub mod path;
+mod path_pattern;
+mod policy;
 pub mod request;
+mod rule;
+mod wording;
+mod yaml;
 
+pub use address::{AddressClass, classify};
 pub use credential::{Credential, Place, Source};
-pub use decision::{Decision, Permit, Policy, Reason, Refusal, Remedy};
+pub use decision::{Decision, Permit, Reason, Refusal, Remedy};
 pub use diagnostic::{PolicyText, Problem, Severity};
 pub use grant::{Grant, GrantRefused, Overlay, Wanted};
 pub use host::{Host, HostFault};
 pub use path::{CanonicalPath, PathFault};
-pub use request::{Destination, HttpRequest, Moment, Request, Who};
+pub use policy::Policy;
+pub use request::{Destination, HttpRequest, Moment, Protocol, Request, Who};

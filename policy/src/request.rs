@@ -2,6 +2,19 @@
 use crate::{CanonicalPath, Host};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
+
+/// What passes between agent and upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// HTTP, looked at request by request.
+    Http,
+    /// TLS passed through unread; the name in its SNI must be the one dialled.
+    Tls,
+    /// An opaque stream.
+    Tcp,
+}
 
 /// Host and port as the client named them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -10,6 +23,39 @@ pub struct Destination {
     pub host: Host,
     /// TCP port.
     pub port: u16,
+}
+
+impl Destination {
+    /// Reads `host:port`, as it stands in CONNECT (RFC 9110 section 9.3.6); IPv6 in brackets. The error says what is wrong.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let shown = crate::host::shown(text);
+        let (host, port) = text
+            .rsplit_once(':')
+            .ok_or_else(|| format!("`{shown}` has no port"))?;
+        if host.contains(':') && !host.starts_with('[') {
+            return Err(format!("`{shown}` has an IPv6 address without brackets"));
+        }
+        Ok(Self {
+            host: Host::parse(host).map_err(|fault| fault.to_string())?,
+            port: parse_port(port)?,
+        })
+    }
+}
+
+/// Decimal digits, 1 to 65535.
+pub(crate) fn parse_port(text: &str) -> Result<u16, String> {
+    let digits = !text.is_empty() && text.len() <= 5 && text.bytes().all(|b| b.is_ascii_digit());
+    digits
+        .then(|| text.parse::<u16>().ok())
+        .flatten()
+        .filter(|port| *port > 0)
+        .ok_or_else(|| format!("`{}` is not a port", crate::host::shown(text)))
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host.in_url(), self.port)
+    }
 }
 
 /// One HTTP request, reduced to what rules can look at.
@@ -65,4 +111,42 @@ pub struct Who {
     pub parent_run: String,
     /// Free labels.
     pub labels: BTreeMap<String, String>,
+}
+
+impl Who {
+    /// The value of a fact, by its name in a policy (`team`, `labels.NAME`); empty where it is not known.
+    pub fn fact(&self, name: &str) -> &str {
+        match name {
+            "run" => &self.run,
+            "user" => &self.user,
+            "team" => &self.team,
+            "repository" => &self.repository,
+            "environment" => &self.environment,
+            "machine" => &self.machine,
+            "parent_run" => &self.parent_run,
+            _ => name
+                .strip_prefix("labels.")
+                .and_then(|label| self.labels.get(label))
+                .map_or("", String::as_str),
+        }
+    }
+
+    /// Sets a fact by its name in a policy; `false` if there is no such fact.
+    pub fn set(&mut self, name: &str, value: String) -> bool {
+        let field = match name {
+            "run" => &mut self.run,
+            "user" => &mut self.user,
+            "team" => &mut self.team,
+            "repository" => &mut self.repository,
+            "environment" => &mut self.environment,
+            "machine" => &mut self.machine,
+            "parent_run" => &mut self.parent_run,
+            _ => match name.strip_prefix("labels.") {
+                Some(label) if !label.is_empty() => self.labels.entry(label.to_owned()).or_default(),
+                _ => return false,
+            },
+        };
+        *field = value;
+        true
+    }
 }

@@ -1,0 +1,248 @@
+//! What is wrong or odd across a whole policy: errors that would change its meaning, warnings that somebody should look at.
+use crate::diagnostic::At;
+use crate::document::{CredentialPart, Document, Effect, RulePart};
+use crate::host_pattern::HostPattern;
+use crate::rule::Rule;
+use crate::{Credential, Problem, Protocol};
+
+/// Patterns that name more than anybody can oversee.
+pub(crate) fn breadth(pattern: &HostPattern, entry: &At<String>) -> Option<Problem> {
+    match pattern {
+        HostPattern::Any => Some(
+            entry
+                .at
+                .warning("`*` matches every host")
+                .hint("name the hosts, or a domain such as `*.example.com`"),
+        ),
+        HostPattern::Under(domain) if psl::suffix_str(domain) == Some(domain) => Some(
+            entry
+                .at
+                .warning(format!(
+                    "`*.{domain}` matches hosts of unrelated owners: `{domain}` is a public suffix"
+                ))
+                .hint("name the domains under it"),
+        ),
+        HostPattern::Net(net) if net.prefix_len() == 0 => {
+            Some(entry.at.warning(format!("`{net}` matches every address")))
+        }
+        _ => None,
+    }
+}
+
+/// Fields of one rule that do not go together.
+pub(crate) fn rule_part(part: &RulePart, problems: &mut Vec<Problem>) {
+    let effect = part.effect.value;
+    let to = &part.to;
+    let id = &part.id;
+    if to.hosts.is_none() && effect != Effect::Deny {
+        problems.push(
+            id.at
+                .error(format!("rule `{}` names no host", id.value))
+                .hint("write `host: \"*\"` if it is meant for every host"),
+        );
+    }
+    if let Some(protocol) = &to.protocol {
+        let word = if protocol.value == Protocol::Tcp {
+            "tcp"
+        } else {
+            "tls"
+        };
+        if protocol.value != Protocol::Http {
+            if to.methods.is_some() || to.paths.is_some() {
+                problems.push(
+                    protocol
+                        .at
+                        .error(format!(
+                            "`protocol: {word}` passes unread, so `methods` and `path` cannot be seen"
+                        ))
+                        .hint("remove them, or the protocol"),
+                );
+            }
+            if let Some(name) = part.uses.first() {
+                problems.push(name.at.error(format!(
+                    "a credential cannot be put into `protocol: {word}`, which passes unread"
+                )));
+            }
+        }
+        if protocol.value == Protocol::Tcp && to.ports.is_none() && effect != Effect::Deny {
+            problems.push(
+                protocol
+                    .at
+                    .error("`protocol: tcp` needs a `port`")
+                    .hint("for example `port: 5432`"),
+            );
+        }
+        if protocol.value == Protocol::Tls && effect != Effect::Allow {
+            problems.push(
+                protocol
+                    .at
+                    .error("`protocol: tls` says what passes unread, so it goes with `effect: allow` only")
+                    .hint("remove it: a rule without `protocol` refuses every protocol"),
+            );
+        }
+    }
+    if let Some(name) = part
+        .uses
+        .first()
+        .filter(|_| effect == Effect::Deny && part.terms.is_none())
+    {
+        problems.push(name.at.error("`use` has no meaning in a rule that only denies"));
+    }
+    private(part, problems);
+}
+
+fn private(part: &RulePart, problems: &mut Vec<Problem>) {
+    let Some(private) = part.to.private.as_ref().filter(|private| private.value) else {
+        return;
+    };
+    if part.effect.value == Effect::Deny && part.terms.is_none() {
+        problems.push(
+            private
+                .at
+                .error("`private` has no meaning in a rule that only denies"),
+        );
+    }
+    let names_one = |host: &At<String>| matches!(HostPattern::parse(&host.value), Ok(HostPattern::Net(_)));
+    // A set may hold addresses: its name is no address itself, so that only plain lists are judged.
+    let plain = part
+        .to
+        .hosts
+        .iter()
+        .flatten()
+        .all(|host| host.value.contains(['.', ':', '*']));
+    if plain && !part.to.hosts.iter().flatten().any(names_one) {
+        problems.push(
+            private
+                .at
+                .error("`private: true` opens only addresses that the rule itself names, and it names none")
+                .hint("add the address or range to `host`, for example `10.0.0.0/8`"),
+        );
+    }
+}
+
+/// What concerns whole files.
+pub(crate) fn documents(documents: &[Document], problems: &mut Vec<Problem>) {
+    for (number, document) in documents.iter().enumerate() {
+        let Some(at) = &document.default_allow else {
+            continue;
+        };
+        problems.push(match number {
+            0 => at
+                .warning("`default: allow` lets pass what no rule names")
+                .hint("the safe default is `deny`"),
+            _ => at
+                .error("an included file cannot set `default: allow`")
+                .hint("remove it"),
+        });
+    }
+}
+
+/// Rules that can never decide, or that stand in each other's way.
+pub(crate) fn rules(rules: &[Rule], problems: &mut Vec<Problem>) {
+    let denies: Vec<&Rule> = rules.iter().filter(|rule| rule.effect == Effect::Deny).collect();
+    for rule in rules.iter().filter(|rule| rule.effect != Effect::Deny) {
+        if let Some(deny) = denies.iter().find(|deny| shadows(deny, rule)) {
+            problems.push(rule.at.warning(format!(
+                "rule `{}` never decides: rule `{}` denies all that it names",
+                rule.id, deny.id
+            )));
+            continue;
+        }
+        if rule.protocol == Some(Protocol::Http) || rule.effect == Effect::Ask {
+            continue;
+        }
+        let looks = |other: &&Rule| {
+            other.id != rule.id
+                && (other.is_fine() || other.protocol == Some(Protocol::Http))
+                && meet(other, rule)
+        };
+        if let Some(other) = rules.iter().find(looks) {
+            problems.push(
+                rule.at
+                    .warning(format!("rule `{}` passes unread what rule `{}` wants to look at: the latter wins, and streams are opened", rule.id, other.id))
+                    .hint("give them different hosts or ports"),
+            );
+        }
+    }
+}
+
+/// Whether `deny` refuses everything that `rule` names.
+fn shadows(deny: &Rule, rule: &Rule) -> bool {
+    let hosts = !rule.hosts.is_empty()
+        && rule
+            .hosts
+            .iter()
+            .all(|host| deny.hosts.iter().any(|own| own.covers(host)));
+    let ports = deny.ports.is_empty()
+        || (!rule.ports.is_empty()
+            && rule
+                .ports
+                .iter()
+                .all(|(low, high)| deny.ports.iter().any(|(from, to)| from <= low && high <= to)));
+    let methods = deny.methods.is_empty()
+        || (!rule.methods.is_empty() && rule.methods.iter().all(|method| deny.methods.contains(method)));
+    let paths = deny.paths.is_empty()
+        || (!rule.paths.is_empty() && rule.paths.iter().all(|path| deny.paths.contains(path)));
+    let protocol = deny.protocol.is_none() || deny.protocol == rule.protocol;
+    hosts && ports && methods && paths && protocol && deny.who.is_empty() && deny.terms.is_none()
+}
+
+/// Whether some host and port is named by both.
+fn meet(a: &Rule, b: &Rule) -> bool {
+    let ports = a.ports.is_empty()
+        || b.ports.is_empty()
+        || a.ports
+            .iter()
+            .any(|(low, high)| b.ports.iter().any(|(from, to)| low <= to && from <= high));
+    ports
+        && a.hosts
+            .iter()
+            .any(|host| b.hosts.iter().any(|other| host.overlaps(other)))
+}
+
+/// Credentials that go nowhere, or clash.
+pub(crate) fn credentials(
+    credentials: &[Credential],
+    parts: &[&CredentialPart],
+    rules: &[Rule],
+    problems: &mut Vec<Problem>,
+) {
+    for (number, (credential, part)) in credentials.iter().zip(parts).enumerate() {
+        if let Some(env) = &part.env
+            && let Some(first) = parts[..number]
+                .iter()
+                .find(|first| first.env.as_ref().is_some_and(|e| e.value == env.value))
+        {
+            problems.push(env.at.error(format!(
+                "credential `{}` already has the variable `{}`",
+                first.name.value, env.value
+            )));
+        }
+        let hosts: Vec<HostPattern> = credential
+            .hosts
+            .iter()
+            .filter_map(|host| HostPattern::parse(host).ok())
+            .collect();
+        let reached = rules.iter().any(|rule| {
+            rule.uses.contains(&number)
+                && rule
+                    .hosts
+                    .iter()
+                    .any(|host| hosts.iter().any(|own| own.overlaps(host)))
+        });
+        if !reached && !hosts.is_empty() {
+            problems.push(
+                part.name
+                    .at
+                    .warning(format!(
+                        "no rule takes credential `{}` to any of its hosts",
+                        credential.name
+                    ))
+                    .hint(format!(
+                        "add `use: [{}]` to a rule that allows them",
+                        credential.name
+                    )),
+            );
+        }
+    }
+}

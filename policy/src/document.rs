@@ -1,0 +1,208 @@
+//! A policy file as read: every value with its position, nothing resolved yet.
+mod credentials;
+mod reader;
+mod rules;
+
+use crate::diagnostic::{At, Position};
+use crate::{Place, PolicyText, Problem, Source, yaml};
+use reader::Reader;
+pub(crate) use reader::closest;
+use std::sync::Arc;
+
+/// One policy file.
+#[derive(Debug)]
+pub(crate) struct Document {
+    pub(crate) file: Arc<str>,
+    pub(crate) default_allow: Option<Position>,
+    pub(crate) include: Vec<At<String>>,
+    pub(crate) sets: Vec<SetPart>,
+    pub(crate) credentials: Vec<CredentialPart>,
+    pub(crate) rules: Vec<RulePart>,
+    pub(crate) tests: Vec<TestPart>,
+}
+
+/// A named list of hosts.
+#[derive(Debug)]
+pub(crate) struct SetPart {
+    pub(crate) name: At<String>,
+    pub(crate) hosts: Vec<At<String>>,
+}
+
+/// A credential binding.
+#[derive(Debug)]
+pub(crate) struct CredentialPart {
+    pub(crate) name: At<String>,
+    pub(crate) from: Source,
+    pub(crate) hosts: Vec<At<String>>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) env: Option<At<String>>,
+}
+
+/// What a rule does with what it matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Allow,
+    Deny,
+    Ask,
+}
+
+impl TermsPart {
+    /// An `ask` without `grant`: any number of uses, for the default time.
+    pub(crate) fn person() -> Self {
+        Self {
+            by_rule: false,
+            uses: None,
+            expires: rules::DEFAULT_EXPIRY,
+        }
+    }
+}
+
+impl Effect {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Ask => "ask",
+        }
+    }
+}
+
+/// One rule.
+#[derive(Debug)]
+pub(crate) struct RulePart {
+    pub(crate) id: At<String>,
+    pub(crate) effect: At<Effect>,
+    pub(crate) to: ToPart,
+    pub(crate) who: Vec<WhoPart>,
+    pub(crate) uses: Vec<At<String>>,
+    pub(crate) terms: Option<At<TermsPart>>,
+    pub(crate) hint: Option<String>,
+}
+
+/// The `to` of a rule. `None` means any.
+#[derive(Debug, Default)]
+pub(crate) struct ToPart {
+    pub(crate) hosts: Option<Vec<At<String>>>,
+    pub(crate) ports: Option<Vec<(u16, u16)>>,
+    pub(crate) protocol: Option<At<crate::Protocol>>,
+    pub(crate) methods: Option<Vec<At<String>>>,
+    pub(crate) paths: Option<Vec<At<String>>>,
+    pub(crate) private: Option<At<bool>>,
+}
+
+/// One fact that must hold, with the values that will do (`*` as wildcard).
+#[derive(Debug)]
+pub(crate) struct WhoPart {
+    /// `team`, or `labels.NAME`.
+    pub(crate) fact: At<String>,
+    pub(crate) values: Vec<String>,
+}
+
+/// Who lifts a refusal, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TermsPart {
+    /// By the policy itself; else by a person.
+    pub(crate) by_rule: bool,
+    pub(crate) uses: Option<u64>,
+    pub(crate) expires: jiff::SignedDuration,
+}
+
+/// One line of `tests`.
+#[derive(Debug)]
+pub(crate) struct TestPart {
+    pub(crate) request: At<String>,
+    pub(crate) connect: bool,
+    pub(crate) expect: At<String>,
+    pub(crate) rule: Option<At<String>>,
+    pub(crate) who: crate::Who,
+}
+
+impl Document {
+    /// Reads one file; problems are added to `problems`, and what could be read comes back all the same.
+    pub(crate) fn read(text: &PolicyText, problems: &mut Vec<Problem>) -> Self {
+        let file: Arc<str> = text.name.as_str().into();
+        let mut document = Self {
+            file: file.clone(),
+            default_allow: None,
+            include: Vec::new(),
+            sets: Vec::new(),
+            credentials: Vec::new(),
+            rules: Vec::new(),
+            tests: Vec::new(),
+        };
+        match yaml::read(text) {
+            Ok(node) => document.fill(node, &mut Reader { file, problems }),
+            Err(problem) => problems.push(problem),
+        }
+        document
+    }
+
+    fn fill(&mut self, node: serde_saphyr::Spanned<yaml::Node>, reader: &mut Reader<'_>) {
+        const KNOWN: &[&str] = &[
+            "version",
+            "name",
+            "default",
+            "mode",
+            "include",
+            "sets",
+            "credentials",
+            "rules",
+            "tests",
+        ];
+        if matches!(node.value, yaml::Node::Null) {
+            return;
+        }
+        let Some(mut fields) = reader.fields(node, "a policy", KNOWN) else {
+            return;
+        };
+        match fields.take("version") {
+            Some(node) => {
+                if let Some(version) = reader.integer(node, "`version`")
+                    && version.value != 1
+                {
+                    let message = format!("version `{}` is not known", version.value);
+                    reader.push(version.at.error(message).hint("this language has version 1"));
+                }
+            }
+            None => reader.push(fields.at.error("`version` is missing").hint("write `version: 1`")),
+        }
+        fields.take("name").and_then(|node| reader.text(node, "`name`"));
+        if let Some(node) = fields.take("default")
+            && let Some(default) = reader.choice(node, "`default`", &["deny", "allow"])
+            && default.value == "allow"
+        {
+            self.default_allow = Some(default.at);
+        }
+        if let Some(node) = fields.take("mode")
+            && let Some(mode) = reader.choice(node, "`mode`", &["enforce", "observe"])
+            && mode.value == "observe"
+        {
+            reader.unsupported(&mode.at, "mode: observe");
+        }
+        if let Some(node) = fields.take("include") {
+            self.include = reader.texts(node, "`include`");
+        }
+        if let Some(node) = fields.take("sets") {
+            for (name, node) in reader.entries(node, "`sets`") {
+                let what = format!("set `{}`", name.value);
+                let hosts = reader.texts(node, &what);
+                self.sets.push(SetPart { name, hosts });
+            }
+        }
+        if let Some(node) = fields.take("credentials") {
+            for (name, node) in reader.entries(node, "`credentials`") {
+                self.credentials.extend(credentials::read(name, node, reader));
+            }
+        }
+        if let Some(node) = fields.take("rules") {
+            for node in reader.items(node, "`rules`") {
+                self.rules.extend(rules::read(node, reader));
+            }
+        }
+        if let Some(node) = fields.take("tests") {
+            for node in reader.items(node, "`tests`") {
+                self.tests.extend(rules::read_test(node, reader));
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Reading one credential binding.
+use super::CredentialPart;
+use super::reader::Reader;
+use crate::diagnostic::{At, Position};
+use crate::host::shown;
+use crate::yaml::Node;
+use crate::{Place, Source};
+use serde_saphyr::Spanned;
+
+/// Headers that frame or route a request: no credential stands there.
+const RESERVED_HEADERS: &[&str] = &[
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "proxy-authorization",
+    "proxy-connection",
+    "keep-alive",
+];
+
+pub(super) fn read(name: At<String>, node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<CredentialPart> {
+    let what = format!("credential `{}`", shown(&name.value));
+    let mut fields = reader.fields(node, &what, &["from", "hosts", "in", "env", "ttl"])?;
+    if let Some((at, _)) = fields.take_with_key("ttl", reader) {
+        reader.unsupported(&at, "ttl");
+    }
+    let from = match fields.take("from") {
+        Some(node) => read_source(node, reader),
+        None => {
+            let hint = "write for example `from: {store: NAME}`";
+            reader.push(fields.at.error(format!("{what} has no `from`")).hint(hint));
+            None
+        }
+    };
+    let hosts = match fields.take("hosts") {
+        Some(node) => reader.texts(node, "`hosts`"),
+        None => {
+            let hint = "name the hosts that may see it";
+            reader.push(fields.at.error(format!("{what} has no `hosts`")).hint(hint));
+            Vec::new()
+        }
+    };
+    let places = match fields.take("in") {
+        Some(node) => {
+            let words = reader.texts(node, "`in`");
+            words
+                .into_iter()
+                .filter_map(|word| read_place(&word, reader))
+                .collect()
+        }
+        None => {
+            let hint = "write for example `in: [bearer, basic]` or `in: [header:x-api-key]`";
+            reader.push(fields.at.error(format!("{what} has no `in`")).hint(hint));
+            Vec::new()
+        }
+    };
+    let env = fields
+        .take("env")
+        .and_then(|node| reader.text(node, "`env`"))
+        .filter(|env| is_variable(env, reader));
+    Some(CredentialPart {
+        name,
+        from: from?,
+        hosts,
+        places,
+        env,
+    })
+}
+
+fn is_variable(env: &At<String>, reader: &mut Reader<'_>) -> bool {
+    let name = &env.value;
+    let fits = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && !name.starts_with(|c: char| c.is_ascii_digit());
+    if !fits {
+        reader.push(env.at.error(format!(
+            "`{}` is not the name of an environment variable",
+            shown(name)
+        )));
+    }
+    fits
+}
+
+fn read_source(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<Source> {
+    const LATER: &[&str] = &["vault", "github-app", "oauth", "aws"];
+    if let Node::Map(entries) = &node.value {
+        for (key, _) in entries {
+            if LATER.contains(&key.value.as_str()) {
+                let at = reader.at(key);
+                reader.unsupported(&at, &format!("from: {}", key.value));
+                return None;
+            }
+        }
+    }
+    let mut fields = reader.fields(node, "`from`", &["store", "env", "file"])?;
+    let mut sources = Vec::new();
+    for kind in ["store", "env", "file"] {
+        let Some(node) = fields.take(kind) else { continue };
+        let value = reader.text(node, &format!("`{kind}`"))?;
+        match kind {
+            "store" => sources.push(Source::Store(value.value)),
+            "env" => {
+                if is_variable(&value, reader) {
+                    sources.push(Source::Env(value.value));
+                }
+            }
+            _ => sources.push(Source::File(absolute(value, reader)?)),
+        }
+    }
+    if sources.len() > 1 {
+        reader.push(
+            fields
+                .at
+                .error("`from` names more than one source")
+                .hint("keep one"),
+        );
+        return None;
+    }
+    let source = sources.pop();
+    if source.is_none() {
+        reader.push(
+            fields
+                .at
+                .error("`from` names no source")
+                .hint("it is one of `store`, `env`, `file`"),
+        );
+    }
+    source
+}
+
+fn absolute(path: At<String>, reader: &mut Reader<'_>) -> Option<String> {
+    if path.value.starts_with('/') {
+        return Some(path.value);
+    }
+    let message = format!("file `{}` is not an absolute path", shown(&path.value));
+    reader.push(
+        path.at
+            .error(message)
+            .hint("the gateway reads it, and has no directory of its own"),
+    );
+    None
+}
+
+/// `bearer`, `basic`, `header:NAME`, `query:NAME`.
+fn read_place(word: &At<String>, reader: &mut Reader<'_>) -> Option<Place> {
+    let (kind, name) = match word.value.split_once(':') {
+        Some((kind, name)) => (kind, Some(name)),
+        None => (word.value.as_str(), None),
+    };
+    match (kind, name) {
+        ("bearer", None) => Some(Place::Bearer),
+        ("basic", None) => Some(Place::Basic),
+        ("header", Some(name)) => header_place(name, &word.at, reader),
+        ("query", Some(name)) if !name.is_empty() => Some(Place::Query(name.to_owned())),
+        ("json" | "form", Some(_)) | ("path", None) => {
+            reader.unsupported(&word.at, &word.value);
+            None
+        }
+        _ => {
+            let message = format!("`{}` is not a place in a request", shown(&word.value));
+            reader.push(
+                word.at
+                    .error(message)
+                    .hint("it is one of `bearer`, `basic`, `header:NAME`, `query:NAME`"),
+            );
+            None
+        }
+    }
+}
+
+fn header_place(name: &str, at: &Position, reader: &mut Reader<'_>) -> Option<Place> {
+    let lower = name.to_ascii_lowercase();
+    let token = !lower.is_empty()
+        && lower
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
+    if !token {
+        reader.push(at.error(format!("`{}` is not the name of a header", shown(name))));
+        return None;
+    }
+    if RESERVED_HEADERS.contains(&lower.as_str()) {
+        reader.push(at.error(format!("header `{lower}` carries no credential")));
+        return None;
+    }
+    Some(Place::Header(lower))
+}

@@ -1,0 +1,199 @@
+//! Path patterns: `{x}` is one segment, `*` stands within a segment, `**` for any number of segments.
+use crate::CanonicalPath;
+use crate::host::shown;
+
+/// Most segments of one pattern.
+const SEGMENT_LIMIT: usize = 64;
+
+/// A compiled pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PathPattern {
+    text: String,
+    segments: Vec<Segment>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Segment {
+    /// Exactly this canonical text.
+    Literal(String),
+    /// One segment that is not empty.
+    One,
+    /// Pieces with any text between them.
+    Pieces(Vec<String>),
+    /// Any number of segments, also none.
+    Any,
+}
+
+impl PathPattern {
+    /// Reads a pattern; the error is why not, with a hint.
+    pub(crate) fn parse(text: &str) -> Result<Self, (String, Option<String>)> {
+        let input = shown(text);
+        let Some(body) = text.strip_prefix('/') else {
+            return Err((
+                format!("path `{input}` does not begin with `/`"),
+                Some(format!("write `/{input}`")),
+            ));
+        };
+        if text.contains('?') {
+            return Err((
+                format!("path `{input}` has a query; queries are not matched"),
+                Some("remove what follows `?`".into()),
+            ));
+        }
+        let mut segments = Vec::new();
+        for part in body.split('/') {
+            segments
+                .push(Segment::parse(part).map_err(|(why, hint)| (format!("path `{input}`: {why}"), hint))?);
+        }
+        if segments.len() > SEGMENT_LIMIT {
+            return Err((
+                format!("path `{input}` has more than {SEGMENT_LIMIT} segments"),
+                None,
+            ));
+        }
+        let (last, before) = segments
+            .split_last()
+            .map_or((None, &[][..]), |(last, before)| (Some(last), before));
+        let empty = Segment::Literal(String::new());
+        if before.contains(&empty) && last.is_some() {
+            return Err((
+                format!("path `{input}` has an empty segment and can never match"),
+                Some("write one `/`".into()),
+            ));
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            segments,
+        })
+    }
+
+    /// As written.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the canonical path fits. Ambiguity is the caller's business.
+    pub(crate) fn matches(&self, path: &CanonicalPath) -> bool {
+        let Some(mut rest) = path.as_str().strip_prefix('/').map(Some) else {
+            return false;
+        };
+        // Where to go back to: the pattern after the last `**`, and the path behind what it has swallowed so far.
+        let mut back: Option<(usize, Option<&str>)> = None;
+        let mut at = 0;
+        loop {
+            if self.segments.get(at) == Some(&Segment::Any) {
+                back = Some((at + 1, rest));
+                at += 1;
+                continue;
+            }
+            let fits = match (self.segments.get(at), rest) {
+                (None, None) => return true,
+                (Some(segment), Some(text)) => segment.fits(first(text).0),
+                _ => false,
+            };
+            if fits {
+                rest = rest.and_then(|text| first(text).1);
+                at += 1;
+                continue;
+            }
+            match back {
+                Some((after, Some(text))) => {
+                    let shorter = first(text).1;
+                    back = Some((after, shorter));
+                    rest = shorter;
+                    at = after;
+                }
+                _ => return false,
+            }
+        }
+    }
+}
+
+/// The first segment, and what follows its slash if there is one.
+fn first(text: &str) -> (&str, Option<&str>) {
+    text.split_once('/')
+        .map_or((text, None), |(head, tail)| (head, Some(tail)))
+}
+
+impl Segment {
+    fn parse(part: &str) -> Result<Self, (String, Option<String>)> {
+        match part {
+            "**" => return Ok(Self::Any),
+            "*" => return Ok(Self::One),
+            "" => return Ok(Self::Literal(String::new())),
+            _ => {}
+        }
+        if let Some(name) = part.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'))
+            && !name.is_empty()
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        {
+            return Ok(Self::One);
+        }
+        if part.contains(['{', '}']) {
+            return Err((
+                "`{x}` is a whole segment".into(),
+                Some("use `*` for a part of a segment".into()),
+            ));
+        }
+        if part.contains("**") {
+            return Err((
+                "`**` is a whole segment".into(),
+                Some("use `*` for a part of a segment".into()),
+            ));
+        }
+        let mut pieces = Vec::new();
+        for piece in part.split('*') {
+            pieces.push(literal(piece)?);
+        }
+        match <[String; 1]>::try_from(pieces) {
+            Ok([one]) => Ok(Self::Literal(one)),
+            Err(pieces) => Ok(Self::Pieces(pieces)),
+        }
+    }
+
+    fn fits(&self, text: &str) -> bool {
+        match self {
+            Self::Literal(own) => own == text,
+            Self::One => !text.is_empty(),
+            Self::Pieces(pieces) => !text.is_empty() && pieces_fit(pieces, text),
+            Self::Any => true,
+        }
+    }
+}
+
+/// A literal piece in canonical form.
+fn literal(piece: &str) -> Result<String, (String, Option<String>)> {
+    if piece == "." || piece == ".." {
+        return Err((
+            "dot segments can never match".into(),
+            Some("write the path that they lead to".into()),
+        ));
+    }
+    let path = CanonicalPath::parse(&format!("/x{piece}")).map_err(|fault| (fault.to_string(), None))?;
+    if let Some(reason) = path.ambiguity() {
+        return Err((format!("it can never match: {reason}"), None));
+    }
+    Ok(path.as_str().trim_start_matches('/')[1..].to_owned())
+}
+
+/// First piece at the beginning, last at the end, the others in order between them.
+fn pieces_fit(pieces: &[String], text: &str) -> bool {
+    let [head, middle @ .., tail] = pieces else {
+        return false;
+    };
+    let Some(mut rest) = text
+        .strip_prefix(head.as_str())
+        .and_then(|rest| rest.strip_suffix(tail.as_str()))
+    else {
+        return false;
+    };
+    for piece in middle {
+        match rest.find(piece.as_str()) {
+            Some(at) => rest = &rest[at + piece.len()..],
+            None => return false,
+        }
+    }
+    true
+}

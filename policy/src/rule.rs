@@ -1,0 +1,190 @@
+//! One compiled rule, and how well it fits a request.
+use crate::address::{AddressClass, classify};
+use crate::diagnostic::Position;
+use crate::document::{Effect, TermsPart};
+use crate::host_pattern::HostPattern;
+use crate::path_pattern::PathPattern;
+use crate::{Destination, Host, HttpRequest, Moment, Protocol, Request, Who};
+use ipnet::IpNet;
+use std::net::IpAddr;
+
+/// A rule with all names resolved.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    pub(crate) id: String,
+    pub(crate) at: Position,
+    pub(crate) effect: Effect,
+    pub(crate) hosts: Vec<HostPattern>,
+    /// Inclusive ranges; empty means any.
+    pub(crate) ports: Vec<(u16, u16)>,
+    /// `None` (deny and ask only) means any.
+    pub(crate) protocol: Option<Protocol>,
+    /// Empty means any.
+    pub(crate) methods: Vec<String>,
+    /// Empty means any.
+    pub(crate) paths: Vec<PathPattern>,
+    /// The addresses that `private: true` opens.
+    pub(crate) private: Vec<IpNet>,
+    pub(crate) who: Vec<(String, Vec<String>)>,
+    /// Indices of credentials.
+    pub(crate) uses: Vec<usize>,
+    pub(crate) terms: Option<TermsPart>,
+    pub(crate) hint: Option<String>,
+}
+
+/// How well a rule fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// It does not, and no later moment will change that.
+    Miss(Miss),
+    /// It may, once more is known.
+    Later,
+    /// It does.
+    Full,
+    /// It refuses since the path can be read in more than one way.
+    Ambiguous,
+    /// It refuses since it needs to look, and cannot.
+    Unread,
+}
+
+/// The first thing that did not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Miss {
+    Host,
+    Port,
+    Who,
+    Protocol,
+    Method,
+    Path,
+    AmbiguousPath,
+    Address(AddressClass),
+}
+
+impl Rule {
+    /// Whether it looks at more than host, port and who.
+    pub(crate) fn is_fine(&self) -> bool {
+        !self.methods.is_empty() || !self.paths.is_empty()
+    }
+
+    /// How it fits what is known of this request.
+    pub(crate) fn fit(&self, request: &Request, who: &Who) -> Fit {
+        if let Some(miss) = self.misses_place(&request.destination, who) {
+            return Fit::Miss(miss);
+        }
+        match (&request.moment, self.effect) {
+            (Moment::Connect, Effect::Allow) => match self.protocol {
+                Some(Protocol::Tcp | Protocol::Tls) => Fit::Full,
+                _ => Fit::Later,
+            },
+            (Moment::Connect, _) if self.is_fine() || self.protocol.is_some() => Fit::Later,
+            (Moment::Connect, _) => Fit::Full,
+            (Moment::Opaque, Effect::Allow) => match self.protocol {
+                Some(Protocol::Tcp) => Fit::Full,
+                _ => Fit::Miss(Miss::Protocol),
+            },
+            // An opaque stream may hide what a finer rule refuses; and an `ask` that is not about streams cannot be answered for one.
+            (Moment::Opaque, effect) => match self.protocol {
+                Some(Protocol::Tcp) => Fit::Full,
+                None if effect == Effect::Deny && !self.is_fine() => Fit::Full,
+                _ => Fit::Unread,
+            },
+            (Moment::Http(http), _) => self.fit_http(http),
+        }
+    }
+
+    /// Host, port, who, and for what may let pass: whether a special address is named.
+    pub(crate) fn misses_place(&self, destination: &Destination, who: &Who) -> Option<Miss> {
+        if !self
+            .hosts
+            .iter()
+            .any(|pattern| pattern.matches(&destination.host))
+        {
+            return Some(Miss::Host);
+        }
+        if !self.ports.is_empty()
+            && !self
+                .ports
+                .iter()
+                .any(|(low, high)| (*low..=*high).contains(&destination.port))
+        {
+            return Some(Miss::Port);
+        }
+        if !self
+            .who
+            .iter()
+            .all(|(fact, values)| values.iter().any(|value| glob(value, who.fact(fact))))
+        {
+            return Some(Miss::Who);
+        }
+        match &destination.host {
+            Host::Address(address) if self.effect == Effect::Allow => {
+                self.closed_address(*address).map(Miss::Address)
+            }
+            _ => None,
+        }
+    }
+
+    /// The class of a special address that this rule does not open.
+    pub(crate) fn closed_address(&self, address: IpAddr) -> Option<AddressClass> {
+        classify(address).filter(|_| !self.private.iter().any(|net| net.contains(&address)))
+    }
+
+    fn fit_http(&self, http: &HttpRequest) -> Fit {
+        match (self.protocol, self.effect) {
+            (Some(Protocol::Tcp), Effect::Allow) => return Fit::Full,
+            (Some(Protocol::Tls), Effect::Allow) if http.tls => return Fit::Full,
+            (Some(Protocol::Tcp | Protocol::Tls), _) => return Fit::Miss(Miss::Protocol),
+            _ => {}
+        }
+        if !self.methods.is_empty() && !self.methods.contains(&http.method) {
+            return Fit::Miss(Miss::Method);
+        }
+        if self.paths.is_empty() {
+            return Fit::Full;
+        }
+        if http.path.ambiguity().is_some() {
+            return match self.effect {
+                Effect::Allow => Fit::Miss(Miss::AmbiguousPath),
+                _ => Fit::Ambiguous,
+            };
+        }
+        match self.paths.iter().any(|pattern| pattern.matches(&http.path)) {
+            true => Fit::Full,
+            false => Fit::Miss(Miss::Path),
+        }
+    }
+}
+
+/// `*` stands for any text without `/`; an unknown (empty) fact fits nothing.
+fn glob(pattern: &str, value: &str) -> bool {
+    if value.is_empty() {
+        return false;
+    }
+    let mut pieces = pattern.split('*');
+    let head = pieces.next().unwrap_or_default();
+    let Some(mut rest) = value.strip_prefix(head) else {
+        return false;
+    };
+    let mut pieces = pieces.peekable();
+    if pieces.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(piece) = pieces.next() {
+        let last = pieces.peek().is_none();
+        let found = if last && piece.is_empty() {
+            Some(rest.len())
+        } else if last {
+            rest.len()
+                .checked_sub(piece.len())
+                .filter(|at| rest.is_char_boundary(*at) && rest[*at..] == *piece)
+        } else {
+            rest.find(piece)
+        };
+        let Some(at) = found else { return false };
+        if rest[..at].contains('/') {
+            return false;
+        }
+        rest = &rest[at + if last { rest.len() - at } else { piece.len() }..];
+    }
+    true
+}

@@ -1,0 +1,134 @@
+//! The sentences in which decisions are told.
+use crate::address::classify;
+use crate::document::Effect;
+use crate::host::shown;
+use crate::rule::{Fit, Miss, Rule};
+use crate::{Destination, Grant, Host, Moment, Request};
+
+/// Whether an address literal lies in a special range.
+pub(crate) fn is_special(host: &Host) -> bool {
+    matches!(host, Host::Address(address) if classify(*address).is_some())
+}
+
+/// What was asked for: `` `GET https://host/path` ``, or where to. Without the query, which may hold what nobody should read.
+pub(crate) fn subject(request: &Request) -> String {
+    let destination = &request.destination;
+    match &request.moment {
+        Moment::Connect => format!("a connection to `{destination}`"),
+        Moment::Opaque => format!("an opaque stream to `{destination}`"),
+        Moment::Http(http) => {
+            let (scheme, usual) = if http.tls { ("https", 443) } else { ("http", 80) };
+            format!(
+                "`{} {scheme}://{}{}`",
+                shown(&http.method),
+                authority(destination, usual),
+                shown(http.path.as_str())
+            )
+        }
+    }
+}
+
+fn authority(destination: &Destination, usual: u16) -> String {
+    match destination.port == usual {
+        true => destination.host.in_url(),
+        false => destination.to_string(),
+    }
+}
+
+pub(crate) fn allowed(rule: &Rule, request: &Request) -> String {
+    format!("rule `{}` allows {}", rule.id, subject(request))
+}
+
+pub(crate) fn by_default(request: &Request) -> String {
+    format!("the policy's default allows {}", subject(request))
+}
+
+pub(crate) fn lifted(rule: &Rule, grant: &Grant, request: &Request) -> String {
+    format!(
+        "rule `{}` is lifted for {} by grant `{}` of {} until {}",
+        rule.id,
+        subject(request),
+        grant.id,
+        grant.by,
+        grant.expires_at
+    )
+}
+
+pub(crate) fn refused(rule: &Rule, fit: Fit, request: &Request) -> String {
+    let subject = subject(request);
+    let id = &rule.id;
+    match (fit, rule.effect, &request.moment) {
+        (Fit::Ambiguous, _, Moment::Http(http)) => format!(
+            "{subject} is refused since rule `{id}` looks at paths and this one can be read in more than one way: {}",
+            http.path.ambiguity().unwrap_or_default()
+        ),
+        (Fit::Unread, ..) => {
+            format!(
+                "{subject} is refused since rule `{id}` needs to look at requests, and this stream cannot be read"
+            )
+        }
+        (_, Effect::Ask, _) => format!("rule `{id}` lets {subject} pass only when a person agrees"),
+        _ => format!("rule `{id}` denies {subject}"),
+    }
+}
+
+/// What no rule names; `near` is a rule that allows something on that host.
+pub(crate) fn unnamed(request: &Request, near: Option<(&Rule, Miss)>) -> String {
+    let subject = subject(request);
+    if let Host::Address(address) = request.destination.host
+        && let Some(class) = classify(address)
+    {
+        return format!(
+            "no rule allows {subject}: `{address}` is a {class} address, which a rule must name with `private: true`"
+        );
+    }
+    let Some((rule, miss)) = near else {
+        return format!("no rule allows {subject}");
+    };
+    let id = &rule.id;
+    let what = match miss {
+        Miss::Host | Miss::Address(_) => return format!("no rule allows {subject}"),
+        Miss::Port => format!("on port {} only", ports(&rule.ports)),
+        Miss::Who => "for other runs only".to_owned(),
+        Miss::Protocol => "as HTTP or TLS only, not as an opaque stream".to_owned(),
+        Miss::Method => format!("for {} only", rule.methods.join(", ")),
+        Miss::Path => {
+            let paths: Vec<String> = rule
+                .paths
+                .iter()
+                .take(5)
+                .map(|path| format!("`{}`", path.as_str()))
+                .collect();
+            format!(
+                "for {}{} only",
+                paths.join(", "),
+                if rule.paths.len() > 5 { " and others" } else { "" }
+            )
+        }
+        Miss::AmbiguousPath => {
+            let reason = match &request.moment {
+                Moment::Http(http) => http.path.ambiguity().unwrap_or_default(),
+                _ => "",
+            };
+            return format!(
+                "no rule allows {subject}: rule `{id}` looks at paths, and this one can be read in more than one way: {reason}"
+            );
+        }
+    };
+    format!("no rule allows {subject}; rule `{id}` allows this host {what}")
+}
+
+/// `443`, `80, 8000-8010`.
+pub(crate) fn ports(ports: &[(u16, u16)]) -> String {
+    let texts: Vec<String> = ports
+        .iter()
+        .map(|(low, high)| {
+            if low == high {
+                low.to_string()
+            } else {
+                format!("{low}-{high}")
+            }
+        })
+        .collect();
+    texts.join(", ")
+}
