@@ -1,5 +1,160 @@
 //! The gateway: every byte that leaves an agent's machine passes here, is decided, and leaves a record.
+//!
+//! Read `http/exchange.rs` first: one request through every stage. Before it comes `connection.rs`: one connection
+//! from its first bytes to the protocol that is served on it.
 pub mod audit;
+pub mod connection;
 pub mod control;
+pub mod downstream;
+pub mod http;
+pub mod ledger;
+pub mod limits;
+pub mod names;
 pub mod secret;
 pub mod session;
+pub mod sniff;
+pub mod stream;
+pub mod tls;
+pub mod tunnel;
+pub mod upstream;
+
+use audit::Sink;
+use downstream::Doors;
+use ledger::Recorder;
+use limits::Limits;
+use names::resolve::Resolver;
+use session::Sessions;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tls::authority::{Authority, AuthorityError};
+use tls::leaf::Leaves;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use upstream::{Upstream, UpstreamFault};
+
+/// How often ended sessions and idle upstream connections are looked for.
+const SWEEP: Duration = Duration::from_secs(2);
+
+/// What a gateway is assembled from.
+#[derive(Debug)]
+pub struct Assembly {
+    /// Who may come in, and by which policy.
+    pub sessions: Arc<Sessions>,
+    /// Where records go.
+    pub sink: Sink,
+    /// Who signs leaves.
+    pub authority: Arc<Authority>,
+    /// The gateway's own look-ups.
+    pub resolver: Resolver,
+    /// Authorities trusted upstream besides the system's, PEM.
+    pub upstream_roots_pem: Vec<u8>,
+    /// The explicit proxy's socket.
+    pub proxy: TcpListener,
+    /// Other addresses on which this gateway listens; never dialled.
+    pub own: Vec<SocketAddr>,
+    /// Limits.
+    pub limits: Limits,
+}
+
+/// Why a gateway cannot be assembled. The operator's to mend.
+#[derive(Debug, thiserror::Error)]
+pub enum AssemblyError {
+    /// The leaf key or the authority.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    /// The authorities trusted upstream.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamFault),
+    /// The proxy's socket.
+    #[error("the proxy's socket cannot be used: {0}")]
+    Socket(#[from] std::io::Error),
+}
+
+/// What every connection needs. Modules get this, never the configuration.
+#[derive(Debug)]
+pub struct Shared {
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) recorder: Recorder,
+    pub(crate) leaves: Leaves,
+    pub(crate) upstream: Upstream,
+    pub(crate) doors: Doors,
+    pub(crate) draining: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+}
+
+/// A gateway that serves. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Gateway {
+    shared: Arc<Shared>,
+    proxy: Arc<TcpListener>,
+}
+
+impl Gateway {
+    /// Puts the parts together; nothing is accepted yet but for handed-over listeners.
+    pub fn new(assembly: Assembly) -> Result<Self, AssemblyError> {
+        let limits = Arc::new(assembly.limits);
+        let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let mut own = assembly.own;
+        own.push(assembly.proxy.local_addr()?);
+        let shared = Shared {
+            sessions: assembly.sessions,
+            recorder: Recorder::new(assembly.sink, tasks.clone()),
+            leaves: Leaves::new(assembly.authority)?,
+            upstream: Upstream::new(
+                assembly.resolver,
+                &assembly.upstream_roots_pem,
+                own,
+                limits.clone(),
+            )?,
+            doors: Doors::new(limits.clone(), draining.clone()),
+            limits,
+            draining,
+            tasks,
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            proxy: Arc::new(assembly.proxy),
+        })
+    }
+
+    /// PEM of the authority that machines must trust.
+    pub fn authority_pem(&self) -> &str {
+        self.shared.leaves.authority_pem()
+    }
+
+    /// Serves the explicit proxy until `drain` is called.
+    pub async fn serve(&self) {
+        let mut sweep = tokio::time::interval(SWEEP);
+        loop {
+            tokio::select! {
+                () = self.shared.draining.cancelled() => return,
+                _ = sweep.tick() => {
+                    self.shared.doors.sweep(&self.shared.sessions);
+                    self.shared.upstream.sweep();
+                }
+                accepted = self.proxy.accept() => downstream::proxy::accepted(&self.shared, accepted).await,
+            }
+        }
+    }
+
+    /// Takes nothing new, lets open exchanges end within the limit, then cuts them. Returns when all records are handed over.
+    pub async fn drain(&self) {
+        self.shared.draining.cancel();
+        self.shared.tasks.close();
+        if tokio::time::timeout(self.shared.limits.drain, self.shared.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("open exchanges were cut after {:?}", self.shared.limits.drain);
+        }
+    }
+}
+
+/// Makes aws-lc-rs the process's one provider of cryptography. A second call changes nothing.
+pub fn install_crypto() {
+    // The error says that one is installed already, which is what is wanted.
+    let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
+}

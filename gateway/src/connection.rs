@@ -1,0 +1,219 @@
+//! ONE connection from its first bytes to what is served on it: decide, look, intercept, decide again.
+//!
+//! Every way in ends here as an `Intake`. A name that is refused at connect is accepted all the same where the client
+//! speaks TLS or HTTP, so that the refusal can be read; nothing is sent upstream for it.
+use crate::Shared;
+use crate::control::types::Verdict;
+use crate::downstream::Intake;
+use crate::http::refusal::refusal_text;
+use crate::http::{Channel, Version, serve_channel};
+use crate::ledger::{Ledger, host_text};
+use crate::session::Decided;
+use crate::sniff::{LOOK_BYTES, Protocol, sniff};
+use crate::stream::Stream;
+use crate::{tls, tunnel};
+use sallyport_policy::{Decision, Moment, Request};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// How looking at the first bytes ended without a protocol.
+enum Look {
+    Found(Protocol),
+    /// The client closed; whether it had sent anything.
+    Closed {
+        sent: bool,
+    },
+    Slow {
+        sent: bool,
+    },
+    Failed(io::Error),
+}
+
+/// Takes a connection through its stages. Returns when it is over; everything refused here has left a record.
+pub async fn serve(shared: Arc<Shared>, intake: Intake) {
+    let decided = decide(&intake, Moment::Connect);
+    if let Decision::Allow(permit) = &decided.decision {
+        let mut ledger = open(&shared, &intake, "tcp");
+        ledger.decided(&decided);
+        return tunnel::run(&shared, intake, permit, ledger).await;
+    }
+    let mut intake = intake;
+    match look(&mut intake.stream, shared.limits.first_bytes).await {
+        Look::Found(Protocol::Tls(hello)) => {
+            let limit = shared.limits.handshake;
+            let Intake {
+                session,
+                door,
+                destination,
+                stream,
+            } = intake;
+            match tls::accept(&shared.leaves, stream, &hello, &destination, limit).await {
+                Ok(stream) => {
+                    inside_tls(
+                        shared,
+                        Intake {
+                            session,
+                            door,
+                            destination,
+                            stream,
+                        },
+                        decided,
+                    )
+                    .await
+                }
+                Err(fault) => {
+                    let mut ledger = shared
+                        .recorder
+                        .open(Some(&session), Some(&destination), "handshake");
+                    ledger.verdict(Verdict::Malformed, fault.to_string());
+                    ledger.close("refused").await;
+                }
+            }
+        }
+        Look::Found(Protocol::Http) => http(shared, intake, Version::Http1, false).await,
+        Look::Found(Protocol::Http2Preface) => http(shared, intake, Version::Http2, false).await,
+        Look::Found(Protocol::Ssh) => opaque(&shared, intake, "ssh").await,
+        Look::Found(Protocol::Unknown(what)) => opaque(&shared, intake, what).await,
+        Look::Found(Protocol::Incomplete) | Look::Slow { .. } => {
+            opaque(&shared, intake, "nothing, or not enough").await
+        }
+        Look::Closed { sent } => closed_early(&shared, intake, &decided, sent).await,
+        Look::Failed(error) => tracing::debug!(%error, "a connection broke before its first bytes"),
+    }
+}
+
+/// Looks into the decrypted stream: HTTP is served, nothing else.
+async fn inside_tls(shared: Arc<Shared>, mut intake: Intake, connect: Decided) {
+    // A client may open a connection ahead of its need: the idle limit holds, not the one for first bytes.
+    match look(&mut intake.stream, shared.limits.idle).await {
+        Look::Found(Protocol::Http) => http(shared, intake, Version::Http1, true).await,
+        Look::Found(Protocol::Http2Preface) => http(shared, intake, Version::Http2, true).await,
+        Look::Found(_) => {
+            let mut ledger = open(&shared, &intake, "handshake");
+            ledger.decided(&connect);
+            ledger.verdict(
+                Verdict::Denied,
+                "inside TLS came something else than HTTP; such a protocol is not read here",
+            );
+            ledger.close("refused").await;
+        }
+        Look::Closed { sent } | Look::Slow { sent } => closed_early(&shared, intake, &connect, sent).await,
+        Look::Failed(error) => {
+            let mut ledger = open(&shared, &intake, "handshake");
+            ledger.verdict(
+                Verdict::Malformed,
+                format!("the client ended TLS: {error}; does it trust the gateway's authority?"),
+            );
+            ledger.close("broken off").await;
+        }
+    }
+}
+
+async fn http(shared: Arc<Shared>, intake: Intake, version: Version, tls: bool) {
+    let Intake {
+        session,
+        door,
+        destination,
+        stream,
+    } = intake;
+    let channel = Arc::new(Channel {
+        session,
+        destination,
+        tls,
+    });
+    let serving = serve_channel(shared.clone(), stream, version, channel.clone());
+    let ended = tokio::select! {
+        ended = serving => ended,
+        () = door.ended() => return,
+    };
+    let Err(error) = ended else { return };
+    if error.is_parse() || error.is_timeout() {
+        let mut ledger = shared
+            .recorder
+            .open(Some(&channel.session), Some(&channel.destination), "http");
+        ledger.verdict(
+            Verdict::Malformed,
+            format!("what came is no HTTP that is served here: {error}"),
+        );
+        ledger.close("refused").await;
+    } else {
+        tracing::debug!(%error, "a connection from a machine ended");
+    }
+}
+
+/// Bytes that cannot be read as HTTP or TLS: a tunnel where a rule says so, else refused and explained.
+async fn opaque(shared: &Shared, mut intake: Intake, what: &str) {
+    let decided = decide(&intake, Moment::Opaque);
+    let mut ledger = open(shared, &intake, "tcp");
+    ledger.decided(&decided);
+    if let Decision::Allow(permit) = &decided.decision {
+        return tunnel::run(shared, intake, permit, ledger).await;
+    }
+    ledger.remark(&format!(
+        "the client sent {what}, which is no HTTP; a rule with `protocol: tcp` would be needed"
+    ));
+    if intake.stream.seen().starts_with(b"SSH-") {
+        let host = host_text(&intake.destination.host);
+        let text = match &decided.decision {
+            Decision::Deny(refusal) | Decision::Ask(refusal) => refusal_text(refusal, &host),
+            _ => "ssh is not allowed here".to_owned(),
+        };
+        tunnel::refuse_ssh(
+            &mut intake.stream,
+            &format!("sallyport: {text} (decision {})", decided.id),
+        )
+        .await;
+    }
+    ledger.close("refused").await;
+}
+
+/// A connection on which nothing was asked: recorded where the name itself is refused.
+async fn closed_early(shared: &Shared, intake: Intake, decided: &Decided, sent: bool) {
+    if !sent && !matches!(decided.decision, Decision::Deny(_) | Decision::Ask(_)) {
+        return;
+    }
+    let mut ledger = open(shared, &intake, "connect");
+    ledger.decided(decided);
+    if sent {
+        ledger.verdict(
+            Verdict::Malformed,
+            "the client left in the middle of its first bytes",
+        );
+    }
+    ledger.close("the client went away").await;
+}
+
+async fn look(stream: &mut Stream, limit: Duration) -> Look {
+    let deadline = Instant::now() + limit;
+    loop {
+        let sent = !stream.seen().is_empty();
+        match sniff(stream.seen()) {
+            Protocol::Incomplete if stream.seen().len() >= LOOK_BYTES => {
+                return Look::Found(Protocol::Unknown("a beginning that does not end"));
+            }
+            Protocol::Incomplete => {}
+            found => return Look::Found(found),
+        }
+        match timeout_at(deadline, stream.look_further()).await {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => return Look::Closed { sent },
+            Ok(Err(error)) => return Look::Failed(error),
+            Err(_) => return Look::Slow { sent },
+        }
+    }
+}
+
+fn decide(intake: &Intake, moment: Moment) -> Decided {
+    intake.session.decide(&Request {
+        destination: intake.destination.clone(),
+        moment,
+    })
+}
+
+fn open(shared: &Shared, intake: &Intake, kind: &'static str) -> Ledger {
+    shared
+        .recorder
+        .open(Some(&intake.session), Some(&intake.destination), kind)
+}

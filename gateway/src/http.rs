@@ -1,0 +1,130 @@
+//! HTTP/1.1 and HTTP/2 towards the machine: connections, each request of which goes through `exchange`.
+pub mod exchange;
+pub mod forward;
+pub mod head;
+pub mod refusal;
+pub mod track;
+
+use crate::Shared;
+use crate::session::Session;
+use crate::stream::Stream;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use sallyport_policy::Destination;
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+
+/// What breaks a body off.
+pub type Fault = Box<dyn std::error::Error + Send + Sync>;
+/// Every body that passes, either way.
+pub type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Fault>;
+
+/// Window and buffers of one HTTP/2 stream towards the machine.
+const HTTP2_WINDOW: u32 = 1 << 20;
+/// Bytes buffered for one HTTP/2 stream whose client does not read.
+const HTTP2_SEND_BUFFER: usize = 256 * 1024;
+
+/// A connection on which requests arrive, all for one destination.
+#[derive(Debug)]
+pub struct Channel {
+    /// Whose it is.
+    pub session: Arc<Session>,
+    /// What was dialled.
+    pub destination: Destination,
+    /// Whether the machine speaks TLS on it; then TLS is spoken upstream too.
+    pub tls: bool,
+}
+
+/// The two versions that are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.0 and 1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
+/// A body of no bytes.
+pub fn empty_body() -> Body {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+/// Serves requests on a stream until it ends or the gateway drains. The error is what the peer did wrong.
+pub async fn serve<S, F>(
+    shared: &Shared,
+    stream: Stream,
+    version: Version,
+    service: S,
+) -> Result<(), hyper::Error>
+where
+    S: Fn(Request<Incoming>) -> F + Send + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    let service = service_fn(move |request| {
+        let answering = service(request);
+        async move { Ok::<_, Infallible>(answering.await) }
+    });
+    let limits = &shared.limits;
+    let io = TokioIo::new(stream);
+    match version {
+        Version::Http1 => {
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(limits.head)
+                .max_header_size(limits.head_bytes)
+                .max_headers(limits.headers)
+                .auto_date_header(false)
+                .serve_connection(io, service)
+                .with_upgrades();
+            let mut connection = pin!(connection);
+            tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = shared.draining.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            }
+        }
+        Version::Http2 => {
+            let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(limits.streams)
+                .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+                .initial_stream_window_size(HTTP2_WINDOW)
+                .initial_connection_window_size(HTTP2_WINDOW)
+                .max_send_buf_size(HTTP2_SEND_BUFFER)
+                .keep_alive_interval(limits.head)
+                .keep_alive_timeout(limits.head)
+                .auto_date_header(false)
+                .serve_connection(io, service);
+            let mut connection = pin!(connection);
+            tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = shared.draining.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            }
+        }
+    }
+}
+
+/// Serves the requests of a channel.
+pub async fn serve_channel(
+    shared: Arc<Shared>,
+    stream: Stream,
+    version: Version,
+    channel: Arc<Channel>,
+) -> Result<(), hyper::Error> {
+    let serving = shared.clone();
+    serve(&shared, stream, version, move |request| {
+        let (shared, channel) = (serving.clone(), channel.clone());
+        async move { exchange::exchange(&shared, &channel, request).await }
+    })
+    .await
+}

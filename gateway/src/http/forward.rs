@@ -1,0 +1,131 @@
+//! Heads on their way through: what belongs to one hop is taken off, the rest is sent on as it was decided. Pure.
+use http::header::{
+    CONNECTION, COOKIE, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery, Scheme, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Version};
+use sallyport_policy::{Destination, Host, HttpRequest};
+
+/// Fields of one hop (RFC 9110 section 7.6.1, and the old ones in use).
+const HOP: [HeaderName; 8] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Takes off the fields of one hop, those that `Connection` lists among them.
+pub fn strip_hop_fields(headers: &mut HeaderMap) {
+    let listed: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::try_from(name.trim()).ok())
+        // A field that frames or addresses the message must not be taken off by the machine's word.
+        .filter(|name| {
+            !matches!(
+                name.as_str(),
+                "host" | "content-length" | "authorization" | "cookie"
+            )
+        })
+        .collect();
+    for name in listed.iter().chain(&HOP) {
+        headers.remove(name);
+    }
+}
+
+/// Puts a request's head into the form that was decided: canonical path, no fields of the hop.
+pub fn canonical_request(parts: &mut Parts, decided: &HttpRequest) -> Result<(), http::Error> {
+    let trailers = parts
+        .headers
+        .get_all(TE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| {
+            value
+                .split(',')
+                .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+        });
+    strip_hop_fields(&mut parts.headers);
+    if trailers {
+        parts.headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    join_cookies(&mut parts.headers)?;
+    // What the machine's connection hung on the request (upgrade handles and the like) stays on its side.
+    parts.extensions.clear();
+    let target = match &decided.query {
+        Some(query) => PathAndQuery::try_from(format!("{}?{query}", decided.path.as_str()))?,
+        None => PathAndQuery::try_from(decided.path.as_str())?,
+    };
+    parts.uri = Uri::from(target);
+    Ok(())
+}
+
+/// Addresses a request to the destination in the way of the upstream's HTTP version.
+pub fn address_request(
+    parts: &mut Parts,
+    destination: &Destination,
+    tls: bool,
+    http2: bool,
+) -> Result<(), http::Error> {
+    let authority = authority_text(destination, tls);
+    let mut uri = std::mem::take(&mut parts.uri).into_parts();
+    (uri.scheme, uri.authority) = (None, None);
+    parts.headers.remove(CONNECTION);
+    if http2 {
+        parts.version = Version::HTTP_2;
+        parts.headers.remove(HOST);
+        uri.scheme = Some(if tls { Scheme::HTTPS } else { Scheme::HTTP });
+        uri.authority = Some(Authority::try_from(authority)?);
+        parts.uri = Uri::from_parts(uri)?;
+    } else {
+        parts.version = Version::HTTP_11;
+        parts.uri = Uri::from_parts(uri)?;
+        parts.headers.insert(HOST, HeaderValue::try_from(authority)?);
+        if parts.headers.contains_key(TE) {
+            parts.headers.insert(CONNECTION, HeaderValue::from_static("te"));
+        }
+    }
+    Ok(())
+}
+
+/// Takes off what an answer says of its hop, and invitations to other ways (RFC 7838).
+pub fn strip_answer(headers: &mut HeaderMap) {
+    strip_hop_fields(headers);
+    headers.remove("alt-svc");
+}
+
+/// One `Cookie` field (RFC 9113 section 8.2.3: HTTP/2 may have cut it).
+fn join_cookies(headers: &mut HeaderMap) -> Result<(), http::Error> {
+    let crumbs: Vec<&[u8]> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if crumbs.len() > 1 {
+        let joined = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))?;
+        headers.insert(COOKIE, joined);
+    }
+    Ok(())
+}
+
+fn authority_text(destination: &Destination, tls: bool) -> String {
+    let host = match &destination.host {
+        Host::Name(name) => name.clone(),
+        Host::Address(std::net::IpAddr::V6(address)) => format!("[{address}]"),
+        Host::Address(address) => address.to_string(),
+    };
+    match (destination.port, tls) {
+        (443, true) | (80, false) => host,
+        (port, _) => format!("{host}:{port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

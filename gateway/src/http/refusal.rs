@@ -1,0 +1,142 @@
+//! Answers that the gateway gives itself: problem documents (RFC 9457) that a tool and its user can read.
+use super::Body;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header::USER_AGENT};
+use http_body_util::{BodyExt, Empty, Full};
+use sallyport_policy::{Refusal, Remedy};
+use serde_json::{Map, Value, json};
+
+/// RFC 9209.
+const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+/// The decision's id, for tools that show headers only.
+const DECISION: HeaderName = HeaderName::from_static("x-sallyport-decision");
+
+/// An answer of the gateway's own.
+#[derive(Debug)]
+pub struct Problem {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// Short name of the kind of problem.
+    pub title: &'static str,
+    /// What is wrong and what to do, one or two sentences.
+    pub detail: String,
+    /// Error type of RFC 9209 section 2.3.
+    pub error: &'static str,
+    /// Id of the exchange's record.
+    pub id: String,
+    /// The policy's words, where a policy refused.
+    pub refusal: Option<Refusal>,
+    /// Whether the connection must end after this answer (HTTP/1 only).
+    pub close: bool,
+}
+
+impl Problem {
+    /// The answer for a request with this method and these headers. `HEAD` gets the same head without a body.
+    pub fn respond(&self, method: &Method, asked: &HeaderMap) -> Response<Body> {
+        let (content_type, text) = if is_git(asked) {
+            ("text/plain; charset=utf-8", self.plain())
+        } else {
+            ("application/problem+json", self.document())
+        };
+        let length = text.len();
+        let body = if method == Method::HEAD {
+            Empty::new().map_err(|never| match never {}).boxed_unsync()
+        } else {
+            Full::new(Bytes::from(text))
+                .map_err(|never| match never {})
+                .boxed_unsync()
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Ok(value) = HeaderValue::try_from(self.proxy_status()) {
+            headers.insert(PROXY_STATUS, value);
+        }
+        if let Ok(value) = HeaderValue::try_from(self.id.as_str()) {
+            headers.insert(DECISION, value);
+        }
+        if self.close {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        // Tools that show nothing but the status line still name the decision.
+        if let Ok(phrase) = hyper::ext::ReasonPhrase::try_from(self.phrase().into_bytes()) {
+            response.extensions_mut().insert(phrase);
+        }
+        response
+    }
+
+    fn phrase(&self) -> String {
+        let standard = self.status.canonical_reason().unwrap_or("Refused");
+        format!("{standard} (sallyport decision {})", self.id)
+    }
+
+    /// `Proxy-Status` with the details as a structured-field string (RFC 8941 section 3.3.3: printable ASCII).
+    fn proxy_status(&self) -> String {
+        let mut details = String::new();
+        for letter in self.detail.chars().take(300) {
+            match letter {
+                '"' | '\\' => details.extend(['\\', letter]),
+                ' '..='~' => details.push(letter),
+                _ => details.push('?'),
+            }
+        }
+        format!("sallyport; error={}; details=\"{details}\"", self.error)
+    }
+
+    fn document(&self) -> String {
+        let mut document = Map::new();
+        document.insert("title".to_owned(), json!(self.title));
+        document.insert("status".to_owned(), json!(self.status.as_u16()));
+        document.insert("detail".to_owned(), json!(self.detail));
+        document.insert("instance".to_owned(), json!(format!("urn:uuid:{}", self.id)));
+        document.insert("decision".to_owned(), json!(self.id));
+        document.insert("error".to_owned(), json!(self.error));
+        if let Some(refusal) = &self.refusal {
+            document.insert("rule".to_owned(), json!(refusal.reason.rule));
+            document.insert("reason".to_owned(), json!(refusal.reason.text));
+            document.insert("remedy".to_owned(), json!(refusal.remedy));
+            document.insert("hint".to_owned(), json!(refusal.hint));
+        }
+        let mut text = Value::Object(document).to_string();
+        text.push('\n');
+        text
+    }
+
+    fn plain(&self) -> String {
+        format!("{}: {}\ndecision {}\n", self.title, self.detail, self.id)
+    }
+}
+
+/// What the agent may do, as a sentence.
+pub fn remedy_text(remedy: &Remedy, host: &str) -> String {
+    match remedy {
+        Remedy::None => "asking for access cannot change this".to_owned(),
+        Remedy::RequestAccess => {
+            format!("`sallyport-shim request-access {host}` is granted at once by the policy")
+        }
+        Remedy::AskPerson => format!("`sallyport-shim request-access {host}` asks a person for it"),
+    }
+}
+
+/// The whole refusal as one readable text.
+pub fn refusal_text(refusal: &Refusal, host: &str) -> String {
+    let mut text = format!("{} (rule `{}`)", refusal.reason.text, refusal.reason.rule);
+    if let Some(hint) = &refusal.hint {
+        text.push_str("; ");
+        text.push_str(hint);
+    }
+    text.push_str("; ");
+    text.push_str(&remedy_text(&refusal.remedy, host));
+    text
+}
+
+/// git prints the body of a failed answer, but only plain text.
+fn is_git(asked: &HeaderMap) -> bool {
+    asked
+        .get(USER_AGENT)
+        .is_some_and(|agent| agent.as_bytes().starts_with(b"git/"))
+}

@@ -1,0 +1,299 @@
+//! Bodies on their way: counted, guarded, timed, and their end written down.
+use super::Fault;
+use crate::ledger::{Ledger, Traffic};
+use crate::secret::{BodyGuard, Leak};
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::ReusableBoxFuture;
+
+/// A read whose answer lasts longer than this is recorded before it ends.
+const RECORD_DUE: Duration = Duration::from_secs(1);
+
+/// The body stood still for too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} idle")]
+pub struct Idle(pub &'static str);
+
+/// What a request's body met on its way; shared with the exchange.
+#[derive(Debug, Clone, Default)]
+pub struct RequestFate(Arc<OnceLock<Leak>>);
+
+impl RequestFate {
+    /// The leak that stopped the body, if one did.
+    pub fn leak(&self) -> Option<&Leak> {
+        self.0.get()
+    }
+}
+
+/// A request's body: the guard looks at each piece before it is let go.
+pub struct RequestBody<B> {
+    inner: Pin<Box<B>>,
+    guard: Option<BodyGuard>,
+    fate: RequestFate,
+    traffic: Arc<Traffic>,
+    idle: IdleTimer,
+    gate: Option<ReusableBoxFuture<'static, ()>>,
+    hint: SizeHint,
+    trailers: Option<Frame<Bytes>>,
+    done: bool,
+}
+
+impl<B: Body<Data = Bytes>> RequestBody<B> {
+    /// Wraps `inner`; `idle` bounds the pause between two pieces.
+    pub fn new(
+        inner: B,
+        guard: Option<BodyGuard>,
+        traffic: Arc<Traffic>,
+        idle: Duration,
+    ) -> (Self, RequestFate) {
+        let fate = RequestFate::default();
+        let (hint, done) = (inner.size_hint(), inner.is_end_stream());
+        let body = Self {
+            inner: Box::pin(inner),
+            guard,
+            fate: fate.clone(),
+            traffic,
+            idle: IdleTimer::new(idle),
+            gate: None,
+            hint,
+            trailers: None,
+            done,
+        };
+        (body, fate)
+    }
+
+    /// Holds the body back until `open` turns true or is dropped, or `limit` is over (RFC 9110 section 10.1.1: the
+    /// upstream's word on `Expect: 100-continue` comes first).
+    pub fn wait_for(mut self, mut open: watch::Receiver<bool>, limit: Duration) -> Self {
+        self.gate = Some(ReusableBoxFuture::new(async move {
+            // Both outcomes open the gate: the word came, or nobody will give it any more.
+            let _word = tokio::time::timeout(limit, open.wait_for(|open| *open)).await;
+        }));
+        self
+    }
+
+    fn let_go(&mut self, piece: Bytes) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        self.traffic
+            .bytes_out
+            .fetch_add(piece.len() as u64, Ordering::Relaxed);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn stop(&mut self, leak: Leak) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        self.done = true;
+        // The first leak is the one that counts.
+        let _first = self.fate.0.set(leak.clone());
+        Poll::Ready(Some(Err(leak.into())))
+    }
+}
+
+impl<B> Body for RequestBody<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Fault>,
+{
+    type Data = Bytes;
+    type Error = Fault;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        let this = &mut *self;
+        if let Some(trailers) = this.trailers.take() {
+            this.done = true;
+            return Poll::Ready(Some(Ok(trailers)));
+        }
+        if this.done {
+            return Poll::Ready(None);
+        }
+        if let Some(gate) = &mut this.gate {
+            ready!(gate.poll(cx));
+            this.gate = None;
+        }
+        loop {
+            let Poll::Ready(frame) = this.inner.as_mut().poll_frame(cx) else {
+                ready!(this.idle.poll(cx));
+                this.done = true;
+                return Poll::Ready(Some(Err(Idle("the machine").into())));
+            };
+            this.idle.moved();
+            let mut out = BytesMut::new();
+            let end = match frame {
+                Some(Err(error)) => {
+                    this.done = true;
+                    return Poll::Ready(Some(Err(error.into())));
+                }
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(piece) => match &mut this.guard {
+                        None => return this.let_go(piece),
+                        Some(guard) => match guard.push(&piece, &mut out) {
+                            Ok(()) if out.is_empty() => continue,
+                            Ok(()) => return this.let_go(out.freeze()),
+                            Err(leak) => return this.stop(leak),
+                        },
+                    },
+                    Err(trailers) => Some(trailers),
+                },
+                None => None,
+            };
+            if let Some(mut guard) = this.guard.take()
+                && let Err(leak) = guard.finish(&mut out)
+            {
+                return this.stop(leak);
+            }
+            return match (out.is_empty(), end) {
+                (true, end) => {
+                    this.done = true;
+                    Poll::Ready(end.map(Ok))
+                }
+                (false, end) => {
+                    this.done = end.is_none();
+                    this.trailers = end;
+                    this.let_go(out.freeze())
+                }
+            };
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.done || (self.guard.is_none() && self.trailers.is_none() && self.inner.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // The guard changes no byte, so the whole has the length that was announced.
+        self.hint.clone()
+    }
+}
+
+/// An answer's body, whose end closes the record of the exchange.
+pub struct AnswerBody<B> {
+    inner: Pin<Box<B>>,
+    ledger: Option<Ledger>,
+    traffic: Arc<Traffic>,
+    idle: IdleTimer,
+    due: Option<Pin<Box<Sleep>>>,
+    hint: SizeHint,
+}
+
+impl<B> AnswerBody<B>
+where
+    B: Body<Data = Bytes>,
+{
+    /// Wraps `inner`. `recorded`: a first record is written already.
+    pub fn new(inner: B, ledger: Ledger, recorded: bool, idle: Duration) -> Self {
+        let hint = inner.size_hint();
+        let mut body = Self {
+            traffic: ledger.traffic(),
+            inner: Box::pin(inner),
+            ledger: Some(ledger),
+            idle: IdleTimer::new(idle),
+            due: (!recorded).then(|| Box::pin(sleep_until(Instant::now() + RECORD_DUE))),
+            hint,
+        };
+        if body.inner.is_end_stream() {
+            body.end("complete");
+        }
+        body
+    }
+
+    fn end(&mut self, ending: &str) {
+        self.due = None;
+        if let Some(ledger) = self.ledger.take() {
+            ledger.end(ending);
+        }
+    }
+}
+
+impl<B> Body for AnswerBody<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Fault>,
+{
+    type Data = Bytes;
+    type Error = Fault;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        let this = &mut *self;
+        if let Some(due) = &mut this.due
+            && due.as_mut().poll(cx).is_ready()
+        {
+            this.due = None;
+            if let Some(ledger) = &this.ledger {
+                ledger.note_open();
+            }
+        }
+        let Poll::Ready(frame) = this.inner.as_mut().poll_frame(cx) else {
+            ready!(this.idle.poll(cx));
+            this.end("incomplete: upstream idle");
+            return Poll::Ready(Some(Err(Idle("upstream").into())));
+        };
+        this.idle.moved();
+        match frame {
+            Some(Ok(frame)) => {
+                if let Some(piece) = frame.data_ref() {
+                    this.traffic
+                        .bytes_in
+                        .fetch_add(piece.len() as u64, Ordering::Relaxed);
+                }
+                if this.inner.is_end_stream() {
+                    this.end("complete");
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => {
+                let error = error.into();
+                this.end(&format!("incomplete: {error}"));
+                Poll::Ready(Some(Err(error)))
+            }
+            None => {
+                this.end("complete");
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.hint.clone()
+    }
+}
+
+/// Ends a body that does not move. The limit starts with the first wait.
+struct IdleTimer {
+    limit: Duration,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl IdleTimer {
+    fn new(limit: Duration) -> Self {
+        Self { limit, sleep: None }
+    }
+
+    fn moved(&mut self) {
+        if let Some(sleep) = &mut self.sleep {
+            sleep.as_mut().reset(Instant::now() + self.limit);
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let limit = self.limit;
+        self.sleep
+            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)))
+            .as_mut()
+            .poll(cx)
+    }
+}

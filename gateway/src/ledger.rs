@@ -1,0 +1,281 @@
+//! One audit record for each exchange, written on every way out of it, also when it is dropped half way.
+//!
+//! An answer to POST, PUT, PATCH or DELETE is let through only after its record is durable; a read that lasts is
+//! recorded after one second. Such a first record has the ending `open`; the exchange's end is then a second record with
+//! the same id. Whatever ends before its record is due has exactly one.
+use crate::audit::{AuditError, Sink};
+use crate::control::types::{AuditRecord, Verdict};
+use crate::session::{Decided, Session};
+use sallyport_policy::{Decision, Destination, Host, Reason, Refusal};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use tokio_util::task::TaskTracker;
+
+/// Ending of an exchange whose answer goes on.
+const OPEN: &str = "open";
+/// Longest path in a record, in bytes.
+const PATH_BYTES: usize = 2048;
+
+/// Opens ledgers; a cheap handle.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    sink: Sink,
+    tasks: TaskTracker,
+}
+
+/// What passes while an exchange goes on; shared with its bodies.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Body bytes from the machine to the upstream.
+    pub bytes_out: AtomicU64,
+    /// Body bytes from the upstream to the machine.
+    pub bytes_in: AtomicU64,
+    redacted: Mutex<Vec<String>>,
+}
+
+impl Traffic {
+    /// Adds names of credentials taken out of an answer.
+    pub fn redacted(&self, names: impl IntoIterator<Item = String>) {
+        let mut known = self
+            .redacted
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        for name in names {
+            if !known.contains(&name) {
+                known.push(name);
+            }
+        }
+    }
+}
+
+/// The record of one exchange in the making. Dropping it unfinished records that the client went away.
+#[derive(Debug)]
+pub struct Ledger {
+    recorder: Recorder,
+    record: AuditRecord,
+    started: Instant,
+    traffic: Arc<Traffic>,
+    closed: bool,
+}
+
+impl Recorder {
+    /// Writes to `sink`; records that are written in the background are awaited by `tasks`.
+    pub fn new(sink: Sink, tasks: TaskTracker) -> Self {
+        Self { sink, tasks }
+    }
+
+    /// Whether records can be written now.
+    pub fn healthy(&self) -> bool {
+        self.sink.healthy()
+    }
+
+    /// Begins the record of an exchange (or connection) of a session.
+    pub fn open(
+        &self,
+        session: Option<&Session>,
+        destination: Option<&Destination>,
+        kind: &'static str,
+    ) -> Ledger {
+        let record = AuditRecord {
+            sequence: 0,
+            id: uuid::Uuid::now_v7().to_string(),
+            at: jiff::Timestamp::now(),
+            session: session.map(|session| session.id().to_owned()).unwrap_or_default(),
+            user: session
+                .map(|session| session.who().user.clone())
+                .unwrap_or_default(),
+            kind: kind.to_owned(),
+            host: destination
+                .map(|destination| host_text(&destination.host))
+                .unwrap_or_default(),
+            port: destination
+                .map(|destination| destination.port)
+                .unwrap_or_default(),
+            method: None,
+            path: None,
+            verdict: Verdict::Malformed,
+            rule: String::new(),
+            reason: String::new(),
+            refusal: None,
+            policy_hash: String::new(),
+            status: None,
+            bytes_out: 0,
+            bytes_in: 0,
+            duration_ms: 0,
+            credentials_used: Vec::new(),
+            credentials_redacted: Vec::new(),
+            ending: String::new(),
+            chain: String::new(),
+        };
+        Ledger {
+            recorder: self.clone(),
+            record,
+            started: Instant::now(),
+            traffic: Arc::default(),
+            closed: false,
+        }
+    }
+}
+
+impl Ledger {
+    /// The id under which this exchange is known everywhere.
+    pub fn id(&self) -> &str {
+        &self.record.id
+    }
+
+    /// The counters to be shared with the exchange's bodies.
+    pub fn traffic(&self) -> Arc<Traffic> {
+        self.traffic.clone()
+    }
+
+    /// Notes what is asked for. `path` is escaped and cut.
+    pub fn asked(&mut self, method: &str, path: &str) {
+        self.record.method = Some(escape(method));
+        self.record.path = Some(escape(path));
+    }
+
+    /// Takes over the id and the answer of a decision.
+    pub fn decided(&mut self, decided: &Decided) {
+        self.record.id.clone_from(&decided.id);
+        self.record.at = decided.at;
+        self.record.policy_hash.clone_from(&decided.policy_hash);
+        match &decided.decision {
+            Decision::Allow(permit) => self.reason(Verdict::Allowed, permit.reason().clone()),
+            Decision::Inspect => {
+                self.record.verdict = Verdict::Denied;
+                "not decided before the whole request is known".clone_into(&mut self.record.reason);
+            }
+            Decision::Ask(refusal) => self.refused(Verdict::Asked, refusal),
+            Decision::Deny(refusal) => self.refused(Verdict::Denied, refusal),
+        }
+    }
+
+    /// Sets what became of it where no policy decided, or where something went wrong after a policy did.
+    pub fn verdict(&mut self, verdict: Verdict, reason: impl Into<String>) {
+        self.record.verdict = verdict;
+        self.record.reason = escape(&reason.into());
+    }
+
+    /// Sets the status that the client was given.
+    pub fn status(&mut self, status: http::StatusCode) {
+        self.record.status = Some(status.as_u16());
+    }
+
+    /// Adds names of credentials put in.
+    pub fn used(&mut self, names: Vec<String>) {
+        self.record.credentials_used.extend(names);
+    }
+
+    /// Adds a remark to the reason.
+    pub fn remark(&mut self, text: &str) {
+        if !self.record.reason.is_empty() {
+            self.record.reason.push_str("; ");
+        }
+        self.record.reason.push_str(&escape(text));
+    }
+
+    /// Writes the first record, durable before this returns. The end will be a second one.
+    pub async fn write_open(&mut self) -> Result<(), AuditError> {
+        let record = self.snapshot(OPEN);
+        self.recorder.sink.write(record).await.map(|_| ())
+    }
+
+    /// Notes the first record in the background. The end will be a second one.
+    pub fn note_open(&self) {
+        self.spawn(self.snapshot(OPEN));
+    }
+
+    /// Writes the only record, durable before this returns.
+    pub async fn write_closed(mut self, ending: &str) -> Result<(), AuditError> {
+        self.closed = true;
+        let record = self.snapshot(ending);
+        self.recorder.sink.write(record).await.map(|_| ())
+    }
+
+    /// Notes the end, waiting while the log's queue is full.
+    pub async fn close(mut self, ending: &str) {
+        self.closed = true;
+        report(self.recorder.sink.note(self.snapshot(ending)).await);
+    }
+
+    /// Notes the end in the background.
+    pub fn end(mut self, ending: &str) {
+        self.closed = true;
+        self.spawn(self.snapshot(ending));
+    }
+
+    fn reason(&mut self, verdict: Verdict, reason: Reason) {
+        self.record.verdict = verdict;
+        self.record.rule = reason.rule;
+        self.record.reason = reason.text;
+    }
+
+    fn refused(&mut self, verdict: Verdict, refusal: &Refusal) {
+        self.reason(verdict, refusal.reason.clone());
+        self.record.refusal = Some(refusal.clone());
+    }
+
+    fn snapshot(&self, ending: &str) -> AuditRecord {
+        let mut record = self.record.clone();
+        record.bytes_out = self.traffic.bytes_out.load(Ordering::Relaxed);
+        record.bytes_in = self.traffic.bytes_in.load(Ordering::Relaxed);
+        record.duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        record.credentials_redacted = self
+            .traffic
+            .redacted
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
+        record.ending = ending.to_owned();
+        record
+    }
+
+    fn spawn(&self, record: AuditRecord) {
+        let sink = self.recorder.sink.clone();
+        self.recorder
+            .tasks
+            .spawn(async move { report(sink.note(record).await) });
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        if !self.closed && tokio::runtime::Handle::try_current().is_ok() {
+            self.spawn(self.snapshot("the client went away"));
+        }
+    }
+}
+
+/// The one place where a failed note ends up: the sink itself turns unhealthy, so that no new connection is taken.
+fn report(noted: Result<(), AuditError>) {
+    if let Err(error) = noted {
+        tracing::error!(%error, "an audit record was not written");
+    }
+}
+
+/// A host as it stands in records and messages.
+pub fn host_text(host: &Host) -> String {
+    match host {
+        Host::Name(name) => name.clone(),
+        Host::Address(address) => address.to_string(),
+    }
+}
+
+/// Control characters escaped, and no longer than a record may hold.
+fn escape(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len().min(PATH_BYTES));
+    for letter in text.chars() {
+        if clean.len() >= PATH_BYTES {
+            clean.push('…');
+            break;
+        }
+        if letter.is_control() {
+            clean.extend(letter.escape_default());
+        } else {
+            clean.push(letter);
+        }
+    }
+    clean
+}

@@ -1,0 +1,71 @@
+//! Every limit of the data path in one place, with its default and what happens beyond it.
+use std::time::Duration;
+
+/// Limits on time, size and number. Each phase has its own, so that a slow peer is ended for the phase in which it is slow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// From accepting a connection to its first bytes (10 s). Beyond it: closed; recorded where the name was refused.
+    pub first_bytes: Duration,
+    /// From the first bytes to a finished TLS handshake with the machine (10 s). Beyond it: closed and recorded.
+    pub handshake: Duration,
+    /// For one whole request head (20 s). Beyond it: 408 or closed.
+    pub head: Duration,
+    /// Between two requests on a kept connection (120 s). Beyond it: closed.
+    pub idle: Duration,
+    /// For connecting to one upstream address (10 s). Beyond it: the next address, then 504 `connection_timeout`.
+    pub upstream_connect: Duration,
+    /// For the TLS handshake with the upstream (10 s). Beyond it: 504 `connection_timeout`.
+    pub upstream_handshake: Duration,
+    /// From the request's last byte to the answer's head (300 s: models think). Beyond it: 504 `http_response_timeout`.
+    pub upstream_first_byte: Duration,
+    /// Between two pieces of an answer's body (300 s). Beyond it: the answer ends torn, `upstream idle`.
+    pub body_idle: Duration,
+    /// Between two pieces of a request's body (60 s). Beyond it: the request ends torn.
+    pub request_body_idle: Duration,
+    /// How long `Expect: 100-continue` may wait for the upstream's word before the body is taken anyway (2 s).
+    pub expect_continue: Duration,
+    /// A pooled upstream connection without use (60 s). Beyond it: closed.
+    pub pool_idle: Duration,
+    /// Idle upstream connections kept for one destination of one session (8). Beyond it: the oldest is closed.
+    pub pool_per_destination: usize,
+    /// Bytes of a request head (64 KiB). Beyond it: 431.
+    pub head_bytes: usize,
+    /// Header fields of a request head (128). Beyond it: 431.
+    pub headers: usize,
+    /// Concurrent HTTP/2 streams on one connection (128). Beyond it: the client waits.
+    pub streams: u32,
+    /// Connections of one session (1024). Beyond it: closed at once.
+    pub connections: usize,
+    /// Names for which one session holds synthetic addresses (32768). Beyond it: SERVFAIL.
+    pub names: usize,
+    /// Bytes neither way on a tunnel (1 h). Beyond it: closed.
+    pub tunnel_idle: Duration,
+    /// How long open exchanges may go on after the gateway was told to stop (10 s). Beyond it: cut.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            first_bytes: Duration::from_secs(10),
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(20),
+            idle: Duration::from_secs(120),
+            upstream_connect: Duration::from_secs(10),
+            upstream_handshake: Duration::from_secs(10),
+            upstream_first_byte: Duration::from_secs(300),
+            body_idle: Duration::from_secs(300),
+            request_body_idle: Duration::from_secs(60),
+            expect_continue: Duration::from_secs(2),
+            pool_idle: Duration::from_secs(60),
+            pool_per_destination: 8,
+            head_bytes: 64 * 1024,
+            headers: 128,
+            streams: 128,
+            connections: 1024,
+            names: 32_768,
+            tunnel_idle: Duration::from_secs(3600),
+            drain: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Names to addresses, as the gateway itself sees them; whether an address may be dialled is not decided here.
+use crate::session::Session;
+use crate::upstream::UpstreamFault;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use sallyport_policy::Host;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Looks names up with the system's configuration, or with given servers.
+#[derive(Debug)]
+pub struct Resolver {
+    dns: Option<TokioResolver>,
+}
+
+/// Why names cannot be looked up at all. The operator's to mend.
+#[derive(Debug, thiserror::Error)]
+#[error("the system's DNS configuration cannot be used: {0}; name servers can be given with `--dns`")]
+pub struct ResolverError(String);
+
+impl Resolver {
+    /// With these servers; with the system's configuration where there are none.
+    pub fn new(servers: &[SocketAddr]) -> Result<Self, ResolverError> {
+        let fail = |error: &dyn std::fmt::Display| ResolverError(error.to_string());
+        let builder = if servers.is_empty() {
+            TokioResolver::builder_tokio().map_err(|error| fail(&error))?
+        } else {
+            let config = ResolverConfig::from_parts(
+                None,
+                Vec::new(),
+                servers.iter().map(|server| name_server(*server)).collect(),
+            );
+            TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
+        };
+        let dns = builder.build().map_err(|error| fail(&error))?;
+        Ok(Self { dns: Some(dns) })
+    }
+
+    /// Without any server: only fixed names have addresses.
+    pub fn without_servers() -> Self {
+        Self { dns: None }
+    }
+
+    /// All addresses of a host: the session's fixed ones first, then DNS. One look-up.
+    pub async fn addresses(&self, session: &Session, host: &Host) -> Result<Vec<IpAddr>, UpstreamFault> {
+        let name = match host {
+            Host::Address(address) => return Ok(vec![*address]),
+            Host::Name(name) => name,
+        };
+        if let Some(address) = session.hosts().get(name) {
+            return Ok(vec![*address]);
+        }
+        // RFC 6761 section 6.3: never asked of a server.
+        if name == "localhost" || name.ends_with(".localhost") {
+            return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+        }
+        let Some(dns) = &self.dns else {
+            return Err(UpstreamFault::Name(format!(
+                "`{name}` has no fixed address and no name server is configured"
+            )));
+        };
+        // The dot keeps search lists out of it.
+        let found = dns
+            .lookup_ip(format!("{name}."))
+            .await
+            .map_err(|error| UpstreamFault::Name(format!("`{name}`: {error}")))?;
+        Ok(found.iter().collect())
+    }
+}
+
+fn name_server(address: SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()]
+        .into_iter()
+        .map(|mut connection| {
+            connection.port = address.port();
+            connection
+        })
+        .collect();
+    NameServerConfig::new(address.ip(), true, connections)
+}

@@ -1,0 +1,134 @@
+//! Leaves: one certificate for exactly the name or address that was dialled, made once and cached.
+use super::authority::{Authority, AuthorityError, random_serial};
+use moka::sync::Cache;
+use rcgen::{
+    CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, SanType,
+};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache};
+use rustls::sign::CertifiedKey;
+use sallyport_policy::Host;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+const DAY: Duration = Duration::from_secs(86_400);
+/// Leaves are good from 30 days ago (a machine's clock may be wrong by days) to 30 days ahead.
+const VALID_EACH_WAY: u32 = 30;
+/// A leaf is used for a day, then made anew.
+const KEPT: Duration = DAY;
+/// Leaves held at most.
+const HELD: u64 = 10_000;
+
+/// Why there is no leaf.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LeafError {
+    /// The name cannot stand in a certificate.
+    #[error("no certificate can be made for `{0}`")]
+    Name(String),
+    /// Signing or the TLS library failed.
+    #[error("cannot make a leaf: {0}")]
+    Crypto(String),
+}
+
+/// Makes and keeps the server side of intercepted TLS, by host.
+pub struct Leaves {
+    authority: Arc<Authority>,
+    key: KeyPair,
+    signing: Arc<dyn rustls::sign::SigningKey>,
+    provider: Arc<rustls::crypto::CryptoProvider>,
+    cache: Cache<Host, Arc<ServerConfig>>,
+}
+
+impl std::fmt::Debug for Leaves {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Leaves")
+            .field("cached", &self.cache.entry_count())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Leaves {
+    /// Leaves signed by `authority`, with one P-256 key for this process.
+    pub fn new(authority: Arc<Authority>) -> Result<Self, AuthorityError> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let signing = provider
+            .key_provider
+            .load_private_key(der)
+            .map_err(|_| rcgen::Error::CouldNotParseKeyPair)?;
+        let cache = Cache::builder().max_capacity(HELD).time_to_live(KEPT).build();
+        Ok(Self {
+            authority,
+            key,
+            signing,
+            provider,
+            cache,
+        })
+    }
+
+    /// The authority's certificate as PEM.
+    pub fn authority_pem(&self) -> &str {
+        self.authority.certificate_pem()
+    }
+
+    /// The TLS configuration for a dialled host; under concurrency each host's leaf is made once.
+    pub fn for_host(&self, host: &Host) -> Result<Arc<ServerConfig>, LeafError> {
+        self.cache
+            .try_get_with_by_ref(host, || self.make(host))
+            .map_err(|error: Arc<LeafError>| LeafError::clone(&error))
+    }
+
+    fn make(&self, host: &Host) -> Result<Arc<ServerConfig>, LeafError> {
+        let crypto = |error: &dyn std::fmt::Display| LeafError::Crypto(error.to_string());
+        let leaf = self.sign(host)?;
+        let chain = vec![leaf, self.authority.certificate().clone()];
+        let certified = CertifiedKey::new(chain, self.signing.clone());
+        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(rustls::DEFAULT_VERSIONS)
+            .map_err(|error| crypto(&error))?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(certified)));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(|error| crypto(&error))?;
+        config.session_storage = match host {
+            Host::Name(_) => ServerSessionMemoryCache::new(64),
+            Host::Address(_) => Arc::new(NoServerSessionStorage {}),
+        };
+        config.max_early_data_size = 0;
+        Ok(Arc::new(config))
+    }
+
+    /// Signs a leaf: empty subject, critical SAN with the one name, AKI, server use only (RFC 5280, RFC 9525).
+    fn sign(&self, host: &Host) -> Result<CertificateDer<'static>, LeafError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.subject_alt_names = vec![match host {
+            Host::Name(name) => {
+                let text = name
+                    .as_str()
+                    .try_into()
+                    .map_err(|_| LeafError::Name(name.clone()))?;
+                SanType::DnsName(text)
+            }
+            Host::Address(address) => SanType::IpAddress(*address),
+        }];
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.not_before = (SystemTime::now() - VALID_EACH_WAY * DAY).into();
+        params.not_after = (SystemTime::now() + VALID_EACH_WAY * DAY).into();
+        let crypto = |error: rcgen::Error| LeafError::Crypto(error.to_string());
+        params.serial_number = Some(random_serial().map_err(crypto)?);
+        let leaf = params
+            .signed_by(&self.key, self.authority.issuer())
+            .map_err(crypto)?;
+        Ok(leaf.der().clone())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Opaque streams, where a rule says `protocol: tcp`: counted, recorded, ended with their session.
+use crate::Shared;
+use crate::control::types::Verdict;
+use crate::downstream::Intake;
+use crate::ledger::{Ledger, Traffic};
+use crate::stream::Stream;
+use sallyport_policy::Permit;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Carries bytes both ways until one side ends, the session ends, the gateway drains, or nothing moves for long.
+pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledger: Ledger) {
+    let dialled = match shared.upstream.dial(&intake.session, permit).await {
+        Ok(dialled) => dialled,
+        Err(fault) => {
+            let verdict = match fault {
+                crate::upstream::UpstreamFault::Address(_) => Verdict::Denied,
+                _ => Verdict::UpstreamFailed,
+            };
+            ledger.verdict(verdict, fault.to_string());
+            return ledger.close("refused").await;
+        }
+    };
+    for note in &dialled.notes {
+        ledger.remark(note);
+    }
+    if let Err(error) = ledger.write_open().await {
+        tracing::error!(%error, "a tunnel was not opened");
+        return ledger.close("held back: the audit log cannot be written").await;
+    }
+    let traffic = ledger.traffic();
+    let mut upstream = Counted {
+        stream: dialled.stream,
+        traffic: traffic.clone(),
+    };
+    let ending = tokio::select! {
+        copied = tokio::io::copy_bidirectional(&mut intake.stream, &mut upstream) => match copied {
+            Ok(_) => "complete".to_owned(),
+            Err(error) => format!("incomplete: {error}"),
+        },
+        () = intake.door.ended() => "the session ended".to_owned(),
+        () = shared.draining.cancelled() => "the gateway stopped".to_owned(),
+        () = stands_still(&traffic, shared.limits.tunnel_idle) => "idle".to_owned(),
+    };
+    ledger.close(&ending).await;
+}
+
+/// Ends when no byte moved for a whole `limit`.
+async fn stands_still(traffic: &Traffic, limit: Duration) {
+    let total = || traffic.bytes_in.load(Ordering::Relaxed) + traffic.bytes_out.load(Ordering::Relaxed);
+    let mut before = total();
+    loop {
+        tokio::time::sleep(limit).await;
+        let now = total();
+        if now == before {
+            return;
+        }
+        before = now;
+    }
+}
+
+/// Tells an SSH client why, in a message that it prints (RFC 4253 sections 4.2, 6 and 11.1), and closes.
+pub async fn refuse_ssh(stream: &mut Stream, text: &str) {
+    let mut answer = b"SSH-2.0-sallyport\r\n".to_vec();
+    answer.extend(ssh_disconnect(text));
+    let told = async {
+        stream.write_all(&answer).await?;
+        stream.shutdown().await
+    };
+    if let Err(error) = told.await {
+        tracing::debug!(%error, "the refusal did not reach the ssh client");
+    }
+}
+
+/// SSH_MSG_DISCONNECT with reason HOST_NOT_ALLOWED_TO_CONNECT, before keys are exchanged.
+fn ssh_disconnect(text: &str) -> Vec<u8> {
+    let text: Vec<u8> = text
+        .bytes()
+        .filter(|byte| (0x20..0x7f).contains(byte))
+        .take(1000)
+        .collect();
+    let mut payload = vec![1, 0, 0, 0, 1];
+    for field in [text.as_slice(), b"en"] {
+        payload.extend((field.len() as u32).to_be_bytes());
+        payload.extend(field);
+    }
+    // Length, padding length, payload and padding fill blocks of 8 bytes; at least 4 bytes are padding.
+    let padding = 4 + (8 - (5 + payload.len() + 4) % 8) % 8;
+    let mut packet = ((1 + payload.len() + padding) as u32).to_be_bytes().to_vec();
+    packet.push(padding as u8);
+    packet.extend(payload);
+    packet.resize(packet.len() + padding, 0);
+    packet
+}
+
+struct Counted {
+    stream: TcpStream,
+    traffic: Arc<Traffic>,
+}
+
+fn add(counter: &AtomicU64, count: usize) {
+    counter.fetch_add(count as u64, Ordering::Relaxed);
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        add(&self.traffic.bytes_in, buf.filled().len() - before);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let count = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
+        add(&self.traffic.bytes_out, count);
+        Poll::Ready(Ok(count))
+    }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ssh_disconnect;
+
+    #[test]
+    fn an_ssh_disconnect_fills_whole_blocks() {
+        for length in 0..40 {
+            let packet = ssh_disconnect(&"x".repeat(length));
+            assert_eq!(packet.len() % 8, 0, "text of {length}");
+            let announced = u32::from_be_bytes([packet[0], packet[1], packet[2], packet[3]]) as usize;
+            assert_eq!(announced, packet.len() - 4);
+            assert!(packet[4] >= 4);
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The way out: names to judged addresses, connections, and requests over them. Nothing is dialled without a `Permit`.
+mod fault;
+mod pool;
+mod trust;
+
+pub use fault::UpstreamFault;
+
+use crate::http::Body;
+use crate::http::forward::address_request;
+use crate::ledger::Traffic;
+use crate::limits::Limits;
+use crate::names::resolve::Resolver;
+use crate::session::Session;
+use http::request::Parts;
+use http::{Method, Request, Response};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use pool::{Connection, Key, Pool};
+use sallyport_policy::{Host, Permit};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use trust::Trust;
+
+/// Addresses tried for one connection, at most.
+const ADDRESSES: usize = 8;
+/// Window and frames towards an HTTP/2 upstream.
+const HTTP2_WINDOW: u32 = 1 << 20;
+
+/// Dials and keeps connections.
+#[derive(Debug)]
+pub struct Upstream {
+    resolver: Resolver,
+    trust: Trust,
+    pool: Arc<Pool>,
+    limits: Arc<Limits>,
+    own: Vec<SocketAddr>,
+}
+
+/// Where one request goes, and by what right.
+#[derive(Debug, Clone, Copy)]
+pub struct Route<'a> {
+    /// Whose request it is; connections are never shared between sessions.
+    pub session: &'a Session,
+    /// The right to send it.
+    pub permit: &'a Permit,
+    /// Whether it leaves encrypted.
+    pub tls: bool,
+    /// Counters of its bodies: while they move, nobody is late.
+    pub traffic: &'a Traffic,
+}
+
+/// A connection to a judged address.
+#[derive(Debug)]
+pub struct Dialled {
+    /// The socket.
+    pub stream: TcpStream,
+    /// Where it leads.
+    pub address: SocketAddr,
+    /// Addresses that were passed over, and why.
+    pub notes: Vec<String>,
+}
+
+/// An answer, and what happened on the way to it.
+#[derive(Debug)]
+pub struct Answered {
+    /// The answer's head and the body to come.
+    pub response: Response<Incoming>,
+    /// Things worth a remark in the record.
+    pub notes: Vec<String>,
+}
+
+impl Upstream {
+    /// `roots_pem` are trusted besides the system's; `own` are this gateway's listeners, never dialled.
+    pub fn new(
+        resolver: Resolver,
+        roots_pem: &[u8],
+        own: Vec<SocketAddr>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, UpstreamFault> {
+        let pool = Arc::new(Pool::new(limits.pool_idle, limits.pool_per_destination));
+        Ok(Self {
+            resolver,
+            trust: Trust::new(roots_pem)?,
+            pool,
+            limits,
+            own,
+        })
+    }
+
+    /// Closes pooled connections that nobody used for long.
+    pub fn sweep(&self) {
+        self.pool.sweep();
+    }
+
+    /// Connects to the destination of the permit. The judged address is the dialled one; there is one look-up.
+    pub async fn dial(&self, session: &Session, permit: &Permit) -> Result<Dialled, UpstreamFault> {
+        let destination = permit.destination();
+        let addresses = self.resolver.addresses(session, &destination.host).await?;
+        let mut notes = Vec::new();
+        let mut refused = None;
+        let mut last = None;
+        for address in addresses.into_iter().take(ADDRESSES) {
+            let address = SocketAddr::new(address, destination.port);
+            if let Err(why) = self.admit(permit, address) {
+                notes.push(format!("address {} was passed over: {why}", address.ip()));
+                refused.get_or_insert(why);
+                continue;
+            }
+            match self.connect(address).await {
+                Ok(stream) => {
+                    return Ok(Dialled {
+                        stream,
+                        address,
+                        notes,
+                    });
+                }
+                Err(fault) => last = Some(fault),
+            }
+        }
+        match (last, refused) {
+            (Some(fault), _) => Err(fault),
+            (None, Some(why)) => Err(UpstreamFault::Address(why)),
+            (None, None) => Err(UpstreamFault::Name("it has no address".to_owned())),
+        }
+    }
+
+    /// Sends one request and waits for its answer's head. Repeats only what certainly did not act upstream.
+    pub async fn send(&self, route: Route<'_>, parts: Parts, body: Body) -> Result<Answered, UpstreamFault> {
+        let repeat = repeatable(&parts.method, &body).then(|| parts.clone());
+        let key = self.key(route, false);
+        let (mut parts, mut body, mut notes) = (parts, body, Vec::new());
+        if let Some(connection) = self
+            .pool
+            .take(&key, |address| self.still_admitted(route, address))
+        {
+            match self.send_on(connection, &key, route, parts, body).await {
+                Ok(response) => return Ok(Answered { response, notes }),
+                Err(Unsent { fault, message }) => match (message, repeat) {
+                    (Some((head, rest)), _) => (parts, body) = (head, rest),
+                    (None, Some(head)) if fault.is_stale_connection() => {
+                        notes.push("repeated: the kept connection had been closed".to_owned());
+                        (parts, body) = (head, crate::http::empty_body());
+                    }
+                    _ => return Err(fault),
+                },
+            }
+        }
+        let connection = self.open(&key, route, &mut notes).await?;
+        let sent = self.send_on(connection, &key, route, parts, body).await;
+        sent.map(|response| Answered { response, notes })
+            .map_err(|unsent| unsent.fault)
+    }
+
+    /// Sends an upgrade request on an HTTP/1.1 connection of its own.
+    pub async fn send_upgrade(&self, route: Route<'_>, parts: Parts) -> Result<Answered, UpstreamFault> {
+        let mut notes = Vec::new();
+        let key = self.key(route, true);
+        let connection = self.open(&key, route, &mut notes).await?;
+        let sent = self
+            .send_on(connection, &key, route, parts, crate::http::empty_body())
+            .await;
+        sent.map(|response| Answered { response, notes })
+            .map_err(|unsent| unsent.fault)
+    }
+
+    fn key(&self, route: Route<'_>, http1_only: bool) -> Key {
+        Key {
+            session: route.session.id().to_owned(),
+            destination: route.permit.destination().clone(),
+            tls: route
+                .tls
+                .then(|| self.trust.fingerprint(route.session.upstream_roots_pem())),
+            http1_only,
+        }
+    }
+
+    /// Judged anew: a kept connection may rest on a rule of yesterday.
+    fn still_admitted(&self, route: Route<'_>, address: SocketAddr) -> bool {
+        let fixed = match &route.permit.destination().host {
+            Host::Name(name) => route.session.hosts().get(name).copied(),
+            Host::Address(_) => None,
+        };
+        self.admit(route.permit, address).is_ok() && fixed.is_none_or(|fixed| fixed == address.ip())
+    }
+
+    fn admit(&self, permit: &Permit, address: SocketAddr) -> Result<(), String> {
+        if crate::names::synthetic::is_synthetic(address.ip()) {
+            return Err("it is one of the gateway's own synthetic addresses".to_owned());
+        }
+        if self.own.iter().any(|own| is_same_listener(*own, address)) {
+            return Err("it is the gateway's own listener: that would be a loop".to_owned());
+        }
+        permit.admits_address(address.ip())
+    }
+
+    async fn connect(&self, address: SocketAddr) -> Result<TcpStream, UpstreamFault> {
+        let stream = timeout(self.limits.upstream_connect, TcpStream::connect(address))
+            .await
+            .map_err(|_| UpstreamFault::ConnectTimeout(address, self.limits.upstream_connect))?
+            .map_err(|error| UpstreamFault::connect(address, &error))?;
+        stream
+            .set_nodelay(true)
+            .map_err(|error| UpstreamFault::connect(address, &error))?;
+        Ok(stream)
+    }
+
+    async fn open(
+        &self,
+        key: &Key,
+        route: Route<'_>,
+        notes: &mut Vec<String>,
+    ) -> Result<Connection, UpstreamFault> {
+        let dialled = self.dial(route.session, route.permit).await?;
+        notes.extend(dialled.notes);
+        let address = dialled.address;
+        if !route.tls {
+            return http1(dialled.stream, address).await;
+        }
+        let connector = self.trust.connector(route.session, key.http1_only)?;
+        let name = trust::server_name(&route.permit.destination().host)?;
+        let stream = timeout(
+            self.limits.upstream_handshake,
+            connector.connect(name, dialled.stream),
+        )
+        .await
+        .map_err(|_| UpstreamFault::HandshakeTimeout(address, self.limits.upstream_handshake))?
+        .map_err(|error| UpstreamFault::tls(&error))?;
+        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            return http1(stream, address).await;
+        }
+        let connection = http2(stream, address).await?;
+        self.pool.share(key, &connection);
+        Ok(connection)
+    }
+
+    async fn send_on(
+        &self,
+        mut connection: Connection,
+        key: &Key,
+        route: Route<'_>,
+        mut parts: Parts,
+        body: Body,
+    ) -> Result<Response<Incoming>, Unsent> {
+        let http2 = matches!(connection, Connection::Http2 { .. });
+        address_request(&mut parts, route.permit.destination(), route.tls, http2).map_err(|error| {
+            Unsent {
+                fault: UpstreamFault::Request(error.to_string()),
+                message: None,
+            }
+        })?;
+        let request = Request::from_parts(parts, body);
+        let sent = match &mut connection {
+            Connection::Http1 { sender, .. } => {
+                first_byte(
+                    self.limits.upstream_first_byte,
+                    route.traffic,
+                    sender.try_send_request(request),
+                )
+                .await
+            }
+            Connection::Http2 { sender, .. } => {
+                first_byte(
+                    self.limits.upstream_first_byte,
+                    route.traffic,
+                    sender.try_send_request(request),
+                )
+                .await
+            }
+        };
+        match sent {
+            Ok(response) => {
+                self.pool.give_back(key.clone(), connection);
+                Ok(response)
+            }
+            Err(unsent) => Err(unsent),
+        }
+    }
+}
+
+/// A request that got no answer; `message` is there when nothing of it left.
+struct Unsent {
+    fault: UpstreamFault,
+    message: Option<(Parts, Body)>,
+}
+
+async fn first_byte<F>(limit: Duration, traffic: &Traffic, sending: F) -> Result<Response<Incoming>, Unsent>
+where
+    F: Future<Output = Result<Response<Incoming>, hyper::client::conn::TrySendError<Request<Body>>>>,
+{
+    let mut sending = std::pin::pin!(sending);
+    loop {
+        let before = traffic.bytes_out.load(Ordering::Relaxed);
+        match timeout(limit, &mut sending).await {
+            Ok(Ok(response)) => return Ok(response),
+            Ok(Err(mut error)) => {
+                let message = error.take_message().map(Request::into_parts);
+                return Err(Unsent {
+                    fault: UpstreamFault::http(error.error()),
+                    message,
+                });
+            }
+            // A long upload is no silence.
+            Err(_) if traffic.bytes_out.load(Ordering::Relaxed) > before => {}
+            Err(_) => {
+                return Err(Unsent {
+                    fault: UpstreamFault::AnswerTimeout(limit),
+                    message: None,
+                });
+            }
+        }
+    }
+}
+
+/// Safe methods without a body may be sent again when a kept connection turned out dead (RFC 9110 section 9.2.2).
+fn repeatable(method: &Method, body: &Body) -> bool {
+    method.is_safe() && body.is_end_stream()
+}
+
+async fn http1(
+    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+    address: SocketAddr,
+) -> Result<Connection, UpstreamFault> {
+    let (sender, connection) = hyper::client::conn::http1::Builder::new()
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| UpstreamFault::http(&error))?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.with_upgrades().await {
+            tracing::debug!(%error, "an upstream connection ended");
+        }
+    });
+    Ok(Connection::Http1 { sender, address })
+}
+
+async fn http2(
+    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+    address: SocketAddr,
+) -> Result<Connection, UpstreamFault> {
+    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(HTTP2_WINDOW)
+        .initial_connection_window_size(HTTP2_WINDOW * 4)
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20))
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| UpstreamFault::http(&error))?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "an upstream connection ended");
+        }
+    });
+    Ok(Connection::Http2 { sender, address })
+}
+
+/// Whether dialling `target` reaches the listener `own`.
+fn is_same_listener(own: SocketAddr, target: SocketAddr) -> bool {
+    let to_itself = |address: IpAddr| address.is_loopback() || address.is_unspecified();
+    own.port() == target.port()
+        && (own.ip() == target.ip()
+            || (own.ip().is_unspecified() && to_itself(target.ip()))
+            || (own.ip().is_loopback() && target.ip().is_unspecified()))
+}

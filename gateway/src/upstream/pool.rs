@@ -1,0 +1,150 @@
+//! Kept upstream connections, never shared between sessions, judged anew each time they are used.
+use super::trust::Fingerprint;
+use crate::http::Body;
+use hyper::client::conn::{http1, http2};
+use sallyport_policy::Destination;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Connections with the same key lead to the same place in the same way for the same session.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) session: String,
+    pub(super) destination: Destination,
+    /// Authorities it was checked with; none where it is plain.
+    pub(super) tls: Option<Fingerprint>,
+    pub(super) http1_only: bool,
+}
+
+/// One open connection.
+#[derive(Debug)]
+pub(super) enum Connection {
+    Http1 {
+        sender: http1::SendRequest<Body>,
+        address: SocketAddr,
+    },
+    Http2 {
+        sender: http2::SendRequest<Body>,
+        address: SocketAddr,
+    },
+}
+
+#[derive(Debug)]
+struct Kept<S> {
+    sender: S,
+    address: SocketAddr,
+    since: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    idle: Vec<Kept<http1::SendRequest<Body>>>,
+    shared: Option<Kept<http2::SendRequest<Body>>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    places: Mutex<HashMap<Key, Place>>,
+    idle_limit: Duration,
+    idle_count: usize,
+}
+
+impl Pool {
+    pub(super) fn new(idle_limit: Duration, idle_count: usize) -> Self {
+        Self {
+            places: Mutex::default(),
+            idle_limit,
+            idle_count,
+        }
+    }
+
+    /// A live connection whose address is still admitted, the most recently used first.
+    pub(super) fn take(&self, key: &Key, admitted: impl Fn(SocketAddr) -> bool) -> Option<Connection> {
+        let mut places = self.lock();
+        let place = places.get_mut(key)?;
+        if let Some(kept) = place.shared.as_mut() {
+            if kept.sender.is_closed() || !admitted(kept.address) {
+                place.shared = None;
+            } else if kept.sender.is_ready() {
+                kept.since = Instant::now();
+                return Some(Connection::Http2 {
+                    sender: kept.sender.clone(),
+                    address: kept.address,
+                });
+            }
+        }
+        while let Some(kept) = place.idle.pop() {
+            if kept.sender.is_ready() && kept.since.elapsed() < self.idle_limit && admitted(kept.address) {
+                return Some(Connection::Http1 {
+                    sender: kept.sender,
+                    address: kept.address,
+                });
+            }
+        }
+        None
+    }
+
+    /// Lets others use a new HTTP/2 connection too.
+    pub(super) fn share(&self, key: &Key, connection: &Connection) {
+        if let Connection::Http2 { sender, address } = connection {
+            let kept = Kept {
+                sender: sender.clone(),
+                address: *address,
+                since: Instant::now(),
+            };
+            self.lock().entry(key.clone()).or_default().shared = Some(kept);
+        }
+    }
+
+    /// Takes an HTTP/1.1 connection back once its exchange is over, if it lives then.
+    pub(super) fn give_back(self: &Arc<Self>, key: Key, connection: Connection) {
+        let Connection::Http1 { mut sender, address } = connection else {
+            return;
+        };
+        if key.http1_only {
+            return;
+        }
+        let pool = self.clone();
+        tokio::spawn(async move {
+            if sender.ready().await.is_ok() {
+                pool.keep(
+                    key,
+                    Kept {
+                        sender,
+                        address,
+                        since: Instant::now(),
+                    },
+                );
+            }
+        });
+    }
+
+    /// Drops what is closed or was idle for too long.
+    pub(super) fn sweep(&self) {
+        let limit = self.idle_limit;
+        self.lock().retain(|_, place| {
+            place
+                .idle
+                .retain(|kept| kept.sender.is_ready() && kept.since.elapsed() < limit);
+            place
+                .shared
+                .take_if(|kept| kept.sender.is_closed() || kept.since.elapsed() >= limit);
+            !place.idle.is_empty() || place.shared.is_some()
+        });
+    }
+
+    fn keep(&self, key: Key, kept: Kept<http1::SendRequest<Body>>) {
+        let mut places = self.lock();
+        let idle = &mut places.entry(key).or_default().idle;
+        if idle.len() >= self.idle_count {
+            idle.remove(0);
+        }
+        idle.push(kept);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,103 @@
+//! Whom the gateway believes upstream: the system's authorities, the operator's, and those of one session.
+use super::UpstreamFault;
+use crate::session::Session;
+use moka::sync::Cache;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use sallyport_policy::Host;
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_rustls::TlsConnector;
+
+/// A hash over a session's own authorities.
+pub(super) type Fingerprint = [u8; 32];
+
+/// TLS settings towards upstreams. One configuration a session, so that no ticket is shared between two.
+pub(super) struct Trust {
+    base: RootCertStore,
+    provider: Arc<rustls::crypto::CryptoProvider>,
+    configs: Cache<(String, Fingerprint, bool), Arc<ClientConfig>>,
+}
+
+impl std::fmt::Debug for Trust {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trust")
+            .field("roots", &self.base.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Trust {
+    /// System authorities and those in `roots_pem`. A system authority that cannot be read is skipped with a warning.
+    pub(super) fn new(roots_pem: &[u8]) -> Result<Self, UpstreamFault> {
+        let mut base = RootCertStore::empty();
+        let system = rustls_native_certs::load_native_certs();
+        for error in &system.errors {
+            tracing::warn!(%error, "some of the system's authorities cannot be read");
+        }
+        base.add_parsable_certificates(system.certs);
+        add(&mut base, roots_pem)?;
+        let configs = Cache::builder()
+            .max_capacity(2_000)
+            .time_to_idle(Duration::from_secs(3600))
+            .build();
+        Ok(Self {
+            base,
+            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            configs,
+        })
+    }
+
+    pub(super) fn fingerprint(&self, roots_pem: &str) -> Fingerprint {
+        Sha256::digest(roots_pem.as_bytes()).into()
+    }
+
+    /// The connector of a session, offering h2 and http/1.1, or the latter alone.
+    pub(super) fn connector(
+        &self,
+        session: &Session,
+        http1_only: bool,
+    ) -> Result<TlsConnector, UpstreamFault> {
+        let roots_pem = session.upstream_roots_pem();
+        let key = (session.id().to_owned(), self.fingerprint(roots_pem), http1_only);
+        self.configs
+            .try_get_with(key, || self.make(roots_pem, http1_only).map(Arc::new))
+            .map(TlsConnector::from)
+            .map_err(|error: Arc<UpstreamFault>| UpstreamFault::clone(&error))
+    }
+
+    fn make(&self, roots_pem: &str, http1_only: bool) -> Result<ClientConfig, UpstreamFault> {
+        let mut roots = self.base.clone();
+        add(&mut roots, roots_pem.as_bytes())?;
+        let mut config = ClientConfig::builder_with_provider(self.provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| UpstreamFault::Roots(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = match http1_only {
+            true => vec![b"http/1.1".to_vec()],
+            false => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        };
+        Ok(config)
+    }
+}
+
+/// The name that the upstream's certificate must be for: the canonical one that was decided.
+pub(super) fn server_name(host: &Host) -> Result<ServerName<'static>, UpstreamFault> {
+    match host {
+        Host::Name(name) => ServerName::try_from(name.clone())
+            .map_err(|_| UpstreamFault::Tls(format!("no certificate can be checked for `{name}`"))),
+        Host::Address(address) => Ok(ServerName::from(*address)),
+    }
+}
+
+fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), UpstreamFault> {
+    for certificate in rustls_pemfile::certs(&mut &pem[..]) {
+        let certificate = certificate.map_err(|error| UpstreamFault::Roots(error.to_string()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| UpstreamFault::Roots(error.to_string()))?;
+    }
+    Ok(())
+}
