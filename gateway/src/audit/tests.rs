@@ -1,0 +1,240 @@
+//! The log under restarts, a full disk, tampering, and many readers.
+use super::*;
+use crate::control::types::Verdict;
+use futures_util::StreamExt;
+
+fn record(session: &str, host: &str) -> AuditRecord {
+    AuditRecord {
+        sequence: 0,
+        id: "0198".to_owned(),
+        at: jiff::Timestamp::UNIX_EPOCH,
+        session: session.to_owned(),
+        user: "ada".to_owned(),
+        kind: "http".to_owned(),
+        host: host.to_owned(),
+        port: 443,
+        method: Some("GET".to_owned()),
+        path: Some("/".to_owned()),
+        verdict: Verdict::Allowed,
+        rule: "r".to_owned(),
+        reason: "allowed".to_owned(),
+        refusal: None,
+        policy_hash: String::new(),
+        status: Some(200),
+        bytes_out: 0,
+        bytes_in: 1,
+        duration_ms: 2,
+        credentials_used: Vec::new(),
+        credentials_redacted: Vec::new(),
+        ending: "complete".to_owned(),
+        chain: String::new(),
+    }
+}
+
+#[tokio::test]
+async fn records_are_numbered_without_gaps_over_restarts_and_the_chain_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..3_u64 {
+        let sink = Sink::open(folder.path()).unwrap();
+        assert_eq!(sink.head(), round * 10);
+        for number in 1..=5 {
+            assert_eq!(
+                sink.write(record("run", "a.test")).await.unwrap(),
+                round * 10 + number
+            );
+        }
+        for _ in 0..5 {
+            sink.note(record("run", "a.test")).await.unwrap();
+        }
+        sink.flush().await.unwrap();
+    }
+    let verified = verify(folder.path()).unwrap();
+    assert_eq!(verified.records, 30);
+    assert_ne!(verified.head, chain::GENESIS);
+}
+
+#[tokio::test]
+async fn a_changed_a_removed_and_a_moved_record_are_each_noticed() {
+    for (tamper, at) in [
+        (
+            "UPDATE records SET body = replace(body, 'a.test', 'b.test') WHERE sequence = 4",
+            4,
+        ),
+        ("UPDATE records SET session = 'other' WHERE sequence = 5", 5),
+        ("DELETE FROM records WHERE sequence = 6", 6),
+        ("DELETE FROM records WHERE sequence = 1", 1),
+        (
+            "UPDATE records SET chain = (SELECT chain FROM records WHERE sequence = 2) WHERE sequence = 3",
+            3,
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let sink = Sink::open(folder.path()).unwrap();
+        for _ in 0..8 {
+            sink.write(record("run", "a.test")).await.unwrap();
+        }
+        let connection = rusqlite::Connection::open(folder.path().join("audit.sqlite")).unwrap();
+        assert_eq!(connection.execute(tamper, []).unwrap(), 1, "{tamper}");
+        let error = verify(folder.path()).unwrap_err();
+        assert!(
+            matches!(error, chain::VerifyError::Altered { sequence, .. } if sequence == at),
+            "{tamper}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_stops_the_callers_and_loses_nothing_that_was_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = Sink::open(folder.path()).unwrap();
+    assert_eq!(sink.write(record("run", "a.test")).await.unwrap(), 1);
+    sink.pragma("PRAGMA max_page_count = 1").await;
+    let mut big = record("run", "a.test");
+    big.reason = "x".repeat(2000);
+    let mut accepted = 1;
+    let error = loop {
+        match sink.write(big.clone()).await {
+            Ok(sequence) => accepted = sequence,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("full"), "{error}");
+    assert!(!sink.healthy());
+    assert!(sink.write(record("run", "a.test")).await.is_err());
+    assert!(sink.note(record("kept", "a.test")).await.is_err());
+    sink.pragma("PRAGMA max_page_count = 1000000").await;
+    let mut head = sink.0.head.clone();
+    head.wait_for(|newest| *newest > accepted).await.unwrap();
+    assert!(sink.healthy());
+    assert_eq!(sink.write(record("run", "a.test")).await.unwrap(), accepted + 2);
+    let kept = sink
+        .query(AuditQuery {
+            session: Some("kept".into()),
+            ..AuditQuery::default()
+        })
+        .await
+        .unwrap();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(verify(folder.path()).unwrap().records, accepted + 2);
+}
+
+#[tokio::test]
+async fn search_keeps_to_label_boundaries_and_pages_backwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = Sink::open(folder.path()).unwrap();
+    for (session, host) in [
+        ("1", "example.test"),
+        ("1", "api.example.test"),
+        ("2", "badexample.test"),
+        ("2", "example.test.evil"),
+    ] {
+        sink.write(record(session, host)).await.unwrap();
+    }
+    let mut denied = record("2", "example.test");
+    denied.verdict = Verdict::Denied;
+    sink.write(denied).await.unwrap();
+    let search = |query: AuditQuery| {
+        let sink = sink.clone();
+        async move {
+            sink.query(query)
+                .await
+                .unwrap()
+                .iter()
+                .map(|record| record.sequence)
+                .collect::<Vec<_>>()
+        }
+    };
+    let empty = AuditQuery::default;
+    assert_eq!(search(empty()).await, [5, 4, 3, 2, 1]);
+    assert_eq!(
+        search(AuditQuery {
+            host: Some("Example.test.".into()),
+            ..empty()
+        })
+        .await,
+        [5, 2, 1]
+    );
+    assert_eq!(
+        search(AuditQuery {
+            session: Some("2".into()),
+            ..empty()
+        })
+        .await,
+        [5, 4, 3]
+    );
+    assert_eq!(
+        search(AuditQuery {
+            verdict: Some(Verdict::Denied),
+            ..empty()
+        })
+        .await,
+        [5]
+    );
+    assert_eq!(
+        search(AuditQuery {
+            limit: Some(2),
+            before: Some(4),
+            ..empty()
+        })
+        .await,
+        [3, 2]
+    );
+    assert_eq!(
+        search(AuditQuery {
+            host: Some("' OR 1".into()),
+            ..empty()
+        })
+        .await,
+        [0_u64; 0]
+    );
+}
+
+#[tokio::test]
+async fn a_follower_sees_each_record_once_from_any_point_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = Sink::open(folder.path()).unwrap();
+    for _ in 0..700 {
+        sink.note(record("run", "a.test")).await.unwrap();
+    }
+    let writer = sink.clone();
+    let more = tokio::spawn(async move {
+        for _ in 0..700 {
+            writer.note(record("run", "a.test")).await.unwrap();
+        }
+    });
+    let seen: Vec<u64> = sink
+        .follow(50)
+        .take(1350)
+        .map(|record| record.unwrap().sequence)
+        .collect()
+        .await;
+    assert_eq!(seen, (51..=1400).collect::<Vec<_>>());
+    more.await.unwrap();
+}
+
+#[tokio::test]
+async fn every_record_passes_the_scrubber() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = Sink::open(folder.path()).unwrap();
+    sink.scrub_with(|record| record.reason = record.reason.replace("SECRET", "PH"));
+    let mut leaky = record("run", "a.test");
+    leaky.reason = "about SECRET".to_owned();
+    sink.write(leaky).await.unwrap();
+    assert_eq!(
+        sink.query(AuditQuery::default()).await.unwrap()[0].reason,
+        "about PH"
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_log_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("audit.sqlite"),
+        "not a database, by far".repeat(100),
+    )
+    .unwrap();
+    let error = Sink::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("audit.sqlite"), "{error}");
+    assert!(Sink::open(std::path::Path::new("/proc/nothing")).is_err());
+}
