@@ -7,12 +7,12 @@ use crate::control::types::Verdict;
 use crate::downstream::Intake;
 use crate::http::refusal::refusal_text;
 use crate::http::{Channel, Version, serve_channel};
-use crate::ledger::{Ledger, host_text};
+use crate::ledger::Ledger;
 use crate::session::Decided;
 use crate::sniff::{LOOK_BYTES, Protocol, sniff};
 use crate::stream::Stream;
 use crate::{tls, tunnel};
-use sallyport_policy::{Decision, Moment, Request};
+use sallyport_policy::{self as rules, Decision, Moment, Permit, Request};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,9 +35,7 @@ enum Look {
 pub async fn serve(shared: Arc<Shared>, intake: Intake) {
     let decided = decide(&intake, Moment::Connect);
     if let Decision::Allow(permit) = &decided.decision {
-        let mut ledger = open(&shared, &intake, "tcp");
-        ledger.decided(&decided);
-        return tunnel::run(&shared, intake, permit, ledger).await;
+        return pass_through(&shared, intake, permit, &decided).await;
     }
     let mut intake = intake;
     match look(&mut intake.stream, shared.limits.first_bytes).await {
@@ -82,6 +80,33 @@ pub async fn serve(shared: Arc<Shared>, intake: Intake) {
         Look::Closed { sent } => closed_early(&shared, intake, &decided, sent).await,
         Look::Failed(error) => tracing::debug!(%error, "a connection broke before its first bytes"),
     }
+}
+
+/// A stream that a rule lets through unread: any bytes (`protocol: tcp`), or TLS for the dialled name (`protocol: tls`).
+async fn pass_through(shared: &Shared, mut intake: Intake, permit: &Permit, decided: &Decided) {
+    let mut ledger = open(
+        shared,
+        &intake,
+        if permit.protocol() == rules::Protocol::Tls {
+            "tls"
+        } else {
+            "tcp"
+        },
+    );
+    ledger.decided(decided);
+    if permit.protocol() == rules::Protocol::Tls {
+        let fault = match look(&mut intake.stream, shared.limits.first_bytes).await {
+            Look::Found(Protocol::Tls(hello)) => tls::check_name(&hello, &intake.destination.host)
+                .err()
+                .map(|fault| fault.to_string()),
+            _ => Some("the rule lets TLS through, and something else came".to_owned()),
+        };
+        if let Some(fault) = fault {
+            ledger.verdict(Verdict::Denied, fault);
+            return ledger.close("refused").await;
+        }
+    }
+    tunnel::run(shared, intake, permit, ledger).await;
 }
 
 /// Looks into the decrypted stream: HTTP is served, nothing else.
@@ -155,7 +180,7 @@ async fn opaque(shared: &Shared, mut intake: Intake, what: &str) {
         "the client sent {what}, which is no HTTP; a rule with `protocol: tcp` would be needed"
     ));
     if intake.stream.seen().starts_with(b"SSH-") {
-        let host = host_text(&intake.destination.host);
+        let host = intake.destination.host.to_string();
         let text = match &decided.decision {
             Decision::Deny(refusal) | Decision::Ask(refusal) => refusal_text(refusal, &host),
             _ => "ssh is not allowed here".to_owned(),

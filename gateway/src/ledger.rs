@@ -5,8 +5,9 @@
 //! the same id. Whatever ends before its record is due has exactly one.
 use crate::audit::{AuditError, Sink};
 use crate::control::types::{AuditRecord, Verdict};
+use crate::secret::SessionSecrets;
 use crate::session::{Decided, Session};
-use sallyport_policy::{Decision, Destination, Host, Reason, Refusal};
+use sallyport_policy::{Decision, Destination, Reason, Refusal};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,6 +58,7 @@ pub struct Ledger {
     record: AuditRecord,
     started: Instant,
     traffic: Arc<Traffic>,
+    secrets: Option<Arc<SessionSecrets>>,
     closed: bool,
 }
 
@@ -88,7 +90,7 @@ impl Recorder {
                 .unwrap_or_default(),
             kind: kind.to_owned(),
             host: destination
-                .map(|destination| host_text(&destination.host))
+                .map(|destination| destination.host.to_string())
                 .unwrap_or_default(),
             port: destination
                 .map(|destination| destination.port)
@@ -114,6 +116,7 @@ impl Recorder {
             record,
             started: Instant::now(),
             traffic: Arc::default(),
+            secrets: session.map(Session::secrets),
             closed: false,
         }
     }
@@ -229,6 +232,9 @@ impl Ledger {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .clone();
         record.ending = ending.to_owned();
+        if let Some(secrets) = &self.secrets {
+            secrets.scrub(&mut record);
+        }
         record
     }
 
@@ -252,14 +258,6 @@ impl Drop for Ledger {
 fn report(noted: Result<(), AuditError>) {
     if let Err(error) = noted {
         tracing::error!(%error, "an audit record was not written");
-    }
-}
-
-/// A host as it stands in records and messages.
-pub fn host_text(host: &Host) -> String {
-    match host {
-        Host::Name(name) => name.clone(),
-        Host::Address(address) => address.to_string(),
     }
 }
 

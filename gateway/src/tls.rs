@@ -52,8 +52,9 @@ pub async fn accept(
     }
 }
 
-/// No name, or the dialled one in any case and with one dot at its end (RFC 6066 section 3).
-fn check_name(hello: &ClientHello, dialled: &Host) -> Result<(), HandshakeFault> {
+/// Holds the name that the client asks for against what was dialled: no name, or the same in any case
+/// and with one dot at its end (RFC 6066 section 3).
+pub fn check_name(hello: &ClientHello, dialled: &Host) -> Result<(), HandshakeFault> {
     let Some(asked) = &hello.server_name else {
         return Ok(());
     };
@@ -62,7 +63,7 @@ fn check_name(hello: &ClientHello, dialled: &Host) -> Result<(), HandshakeFault>
         Ok(host) if host == *dialled && !bracketed => Ok(()),
         _ => Err(HandshakeFault::Name {
             asked: asked.chars().take(255).flat_map(char::escape_default).collect(),
-            dialled: crate::ledger::host_text(dialled),
+            dialled: dialled.to_string(),
         }),
     }
 }

@@ -9,7 +9,7 @@ use super::{Body, Channel, forward};
 use crate::Shared;
 use crate::audit::AuditError;
 use crate::control::types::Verdict;
-use crate::ledger::{Ledger, host_text};
+use crate::ledger::Ledger;
 use crate::secret::{Leak, SessionSecrets};
 use crate::upstream::{Answered, Route, UpstreamFault};
 use http::header::EXPECT;
@@ -218,7 +218,7 @@ async fn refuse(
     mut ledger: Ledger,
     (method, asked): (&Method, &HeaderMap),
 ) -> Response<Body> {
-    let host = host_text(&channel.destination.host);
+    let host = channel.destination.host.to_string();
     let problem = problem(&stop, ledger.id(), &host);
     match &stop {
         Stop::Refused(..) => {}

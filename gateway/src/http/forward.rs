@@ -5,7 +5,7 @@ use http::header::{
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
-use sallyport_policy::{Destination, Host, HttpRequest};
+use sallyport_policy::{Destination, HttpRequest};
 
 /// Fields of one hop (RFC 9110 section 7.6.1, and the old ones in use).
 const HOP: [HeaderName; 8] = [
@@ -116,11 +116,7 @@ fn join_cookies(headers: &mut HeaderMap) -> Result<(), http::Error> {
 }
 
 fn authority_text(destination: &Destination, tls: bool) -> String {
-    let host = match &destination.host {
-        Host::Name(name) => name.clone(),
-        Host::Address(std::net::IpAddr::V6(address)) => format!("[{address}]"),
-        Host::Address(address) => address.to_string(),
-    };
+    let host = destination.host.in_url();
     match (destination.port, tls) {
         (443, true) | (80, false) => host,
         (port, _) => format!("{host}:{port}"),

@@ -170,10 +170,7 @@ fn agree(
 
 /// A destination as it stands in messages.
 pub fn destination_text(destination: &Destination) -> String {
-    match &destination.host {
-        Host::Name(name) => format!("{name}:{}", destination.port),
-        Host::Address(address) => std::net::SocketAddr::new(*address, destination.port).to_string(),
-    }
+    format!("{}:{}", destination.host.in_url(), destination.port)
 }
 
 fn malformed(text: impl Into<String>) -> HeadFault {
