@@ -1,4 +1,7 @@
 //! Conversations: append-only entries, streamed to clients, which a `Rewind` tells to drop a dead attempt.
+pub mod follow;
+pub mod store;
+
 use sallyport_shim::wire::BlockedNotice;
 use serde::{Deserialize, Serialize};
 

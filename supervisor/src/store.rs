@@ -1,4 +1,6 @@
 //! A redb file: created so that a kill never leaves half of one, written by one thread in groups, read briefly.
+pub mod seal;
+
 use redb::backends::FileBackend;
 use redb::{Builder, Database, Durability, ReadTransaction, ReadableDatabase, WriteTransaction};
 use std::fs::{File, OpenOptions};

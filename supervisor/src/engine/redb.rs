@@ -1,11 +1,10 @@
-//! The journal on redb: records with a checksum of their own, since the file format does not notice flipped bits.
+//! The journal on redb.
 use crate::engine::journal::{Begun, Head, Journal, JournalError, Key, Record};
-use crate::store::{Need, Store, StoreError};
+use crate::store::{Need, Store, StoreError, seal};
 use async_trait::async_trait;
 use redb::{ReadableTable, TableDefinition, TableError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::path::Path;
 
 const RECORDS: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("records");
@@ -13,9 +12,6 @@ const HEADS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("heads");
 const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("keys");
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 const AUDIT: &str = "audit";
-
-/// Length of the checksum before the text, in bytes.
-const SUM: usize = 16;
 
 /// The journal of one supervisor.
 #[derive(Debug, Clone)]
@@ -191,37 +187,15 @@ fn unavailable(fault: StoreError) -> JournalError {
     }
 }
 
-/// Checksum over where the text belongs and the text, then the text.
 fn seal<T: Serialize>(run: &str, sequence: u64, value: &T) -> Result<Vec<u8>, JournalError> {
-    let text = serde_json::to_vec(value).map_err(|fault| JournalError::Unavailable(fault.to_string()))?;
-    let mut sealed = sum(run, sequence, &text).to_vec();
-    sealed.extend_from_slice(&text);
-    Ok(sealed)
+    seal::seal(run, sequence, value).map_err(JournalError::Unavailable)
 }
 
 fn unseal<T: DeserializeOwned>(run: &str, sequence: u64, sealed: &[u8]) -> Result<T, JournalError> {
-    let damaged = |what: String| JournalError::Damaged {
+    let damaged = |what| JournalError::Damaged {
         run: run.into(),
         sequence,
         what,
     };
-    let (known, text) = sealed
-        .split_at_checked(SUM)
-        .ok_or_else(|| damaged("it is cut short".into()))?;
-    if known != sum(run, sequence, text) {
-        return Err(damaged("its checksum does not fit".into()));
-    }
-    serde_json::from_slice(text)
-        .map_err(|fault| damaged(format!("it was written by another version: {fault}")))
-}
-
-fn sum(run: &str, sequence: u64, text: &[u8]) -> [u8; SUM] {
-    let mut hasher = Sha256::new();
-    hasher.update(run.as_bytes());
-    hasher.update([0]);
-    hasher.update(sequence.to_be_bytes());
-    hasher.update(text);
-    let mut short = [0; SUM];
-    short.copy_from_slice(&hasher.finalize()[..SUM]);
-    short
+    seal::unseal(run, sequence, sealed).map_err(damaged)
 }

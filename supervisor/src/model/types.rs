@@ -149,3 +149,37 @@ pub trait Model: Send + Sync {
     async fn infer(&self, request: &ModelRequest, deltas: mpsc::Sender<String>)
     -> Result<Answer, ModelError>;
 }
+
+impl ModelError {
+    /// The same fault, with the tokens that the attempt had cost by then.
+    pub fn costing(self, cost: Usage) -> Self {
+        match self {
+            Self::Passing {
+                why,
+                retry_after,
+                usage: mut known,
+            } => {
+                known.add(cost);
+                Self::Passing {
+                    why,
+                    retry_after,
+                    usage: known,
+                }
+            }
+            last => last,
+        }
+    }
+}
+
+/// A call's input as it came: an object, or nothing for none. The error says what is not whole.
+pub(super) fn object(text: &str) -> Result<serde_json::Value, String> {
+    if text.trim().is_empty() {
+        return Ok(serde_json::Value::Object(serde_json::Map::new()));
+    }
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|fault| fault.to_string())?;
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err("it is no JSON object".into())
+    }
+}
