@@ -41,6 +41,23 @@ impl Value {
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(SecretSlice::from(bytes))
     }
+    /// How many bytes.
+    #[expect(clippy::len_without_is_empty, reason = "only its bounds are asked for")]
+    pub fn len(&self) -> usize {
+        self.bytes().len()
+    }
+    /// Whether it has line ends or other control characters.
+    pub fn has_control_characters(&self) -> bool {
+        self.bytes().iter().any(u8::is_ascii_control)
+    }
+    /// Whether two values are the same, in constant time for one length.
+    pub fn is_same(&self, other: &Self) -> bool {
+        aws_lc_rs::constant_time::verify_slices_are_equal(self.bytes(), other.bytes()).is_ok()
+    }
+    /// Whether another value stands in this one.
+    pub fn contains(&self, other: &Self) -> bool {
+        memchr::memmem::find(self.bytes(), other.bytes()).is_some()
+    }
     /// The bytes; only for this module's children.
     pub(in crate::secret) fn bytes(&self) -> &[u8] {
         self.0.expose_secret()
@@ -217,7 +234,7 @@ impl SessionSecrets {
 impl Binding {
     /// The placeholder that has a value's shape.
     pub fn stand_in(&self, value: &Value) -> Option<&str> {
-        let fitting = |text: &&String| placeholder::fits(text, value.bytes());
+        let fitting = |text: &&String| placeholder::fits(text, value);
         self.placeholders.iter().find(fitting).map(String::as_str)
     }
 }

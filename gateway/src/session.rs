@@ -1,18 +1,50 @@
 //! Sessions: who owns a listener or a proxy password, and the live policy, grants and secrets of each.
+//!
+//! A session is kept in `sessions.redb` (see [`keep`]), written before a change is answered, and restored at start, so that
+//! the gateway works on alone while the supervisor is down.
+use crate::control::types::{CredentialView, SessionSpec, SessionView};
 use crate::secret::SessionSecrets;
-use sallyport_policy::{Decision, Request, Who};
+use arc_swap::ArcSwap;
+use sallyport_policy::{Decision, Grant, Moment, Overlay, Policy, Reason, Refusal, Remedy, Request, Who};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio_util::sync::CancellationToken;
 
-/// One run's door.
-#[derive(Debug)]
+mod bind;
+pub mod keep;
+pub mod registry;
+
+use keep::{Keeper, Kept, StateError};
+pub use registry::{SessionError, Sessions};
+
+/// One run's door. Shared by everything that serves it; what can change is taken anew for each request.
 pub struct Session {
     id: String,
-    who: Who,
-    hosts: BTreeMap<String, IpAddr>,
-    upstream_roots_pem: String,
+    live: ArcSwap<Live>,
+    overlay: ArcSwap<Overlay>,
+    kept: Mutex<Kept>,
+    keeper: Arc<Keeper>,
+    closed: CancellationToken,
+}
+
+/// What a session was last told.
+struct Live {
+    who: Arc<Who>,
+    hosts: Arc<BTreeMap<String, IpAddr>>,
+    upstream_roots_pem: Arc<str>,
+    policy: Policy,
     secrets: Arc<SessionSecrets>,
+    warnings: Vec<String>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A decision with the id under which it is known everywhere.
@@ -34,41 +66,214 @@ impl Session {
         &self.id
     }
     /// Facts vouched for.
-    pub fn who(&self) -> &Who {
-        &self.who
+    pub fn who(&self) -> Arc<Who> {
+        self.live.load().who.clone()
     }
     /// Fixed addresses by canonical name.
-    pub fn hosts(&self) -> &BTreeMap<String, IpAddr> {
-        &self.hosts
+    pub fn hosts(&self) -> Arc<BTreeMap<String, IpAddr>> {
+        self.live.load().hosts.clone()
     }
     /// Authorities trusted upstream besides the system's, PEM.
-    pub fn upstream_roots_pem(&self) -> &str {
-        &self.upstream_roots_pem
+    pub fn upstream_roots_pem(&self) -> Arc<str> {
+        self.live.load().upstream_roots_pem.clone()
     }
     /// The secrets bound to this session. Replaced when the policy is; take it anew for each request.
     pub fn secrets(&self) -> Arc<SessionSecrets> {
-        self.secrets.clone()
+        self.live.load().secrets.clone()
     }
+    /// Hash of the policy in force.
+    pub fn policy_hash(&self) -> String {
+        self.live.load().policy.hash().to_owned()
+    }
+    /// Cancelled when the session is removed: close everything that hangs on it.
+    pub fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+    /// The live grants.
+    pub fn grants(&self) -> Vec<Grant> {
+        valid(&self.overlay.load(), jiff::Timestamp::now()).grants
+    }
+    /// When a grant ends; none where it has ended. What was opened under it must end then too.
+    pub fn grant_expiry(&self, id: &str) -> Option<jiff::Timestamp> {
+        self.grants()
+            .into_iter()
+            .find(|grant| grant.id == id)
+            .map(|grant| grant.expires_at)
+    }
+
     /// Decides under today's policy and grants; a grant with uses is counted down when a request rests on it.
+    ///
+    /// That count is on disk before this returns (some milliseconds); where it cannot be written, the answer is no.
     pub fn decide(&self, request: &Request) -> Decided {
-        let _ = request;
-        todo!()
+        let at = jiff::Timestamp::now();
+        let live = self.live.load();
+        let overlay = self.overlay.load();
+        let mut decision = live.policy.decide(request, &live.who, &overlay, at);
+        if !matches!(request.moment, Moment::Connect) && rests_on_uses(&decision, &overlay) {
+            decision = self.spend(&live, request, at);
+        }
+        Decided {
+            id: new_id(),
+            at,
+            policy_hash: live.policy.hash().to_owned(),
+            decision,
+        }
+    }
+
+    /// Decides again, alone, and takes one use off each grant that the answer rests on.
+    fn spend(&self, live: &Live, request: &Request, at: jiff::Timestamp) -> Decision {
+        let mut kept = self.kept();
+        let mut overlay = valid(&self.overlay.load(), at);
+        let decision = live.policy.decide(request, &live.who, &overlay, at);
+        if !rests_on_uses(&decision, &overlay) {
+            return decision;
+        }
+        let Decision::Allow(permit) = &decision else {
+            return decision;
+        };
+        for grant in overlay
+            .grants
+            .iter_mut()
+            .filter(|grant| permit.grants().contains(&grant.id))
+        {
+            grant.uses = grant.uses.map(|uses| uses.saturating_sub(1));
+        }
+        match self.set_grants(&mut kept, valid(&overlay, at)) {
+            Ok(()) => decision,
+            Err(error) => {
+                tracing::error!(session = self.id, %error, "a grant's use could not be written; the request is refused");
+                Decision::Deny(Refusal {
+                    reason: Reason {
+                        rule: "grant".to_owned(),
+                        text: "the gateway cannot write down that the grant was used; try again later"
+                            .to_owned(),
+                    },
+                    remedy: Remedy::None,
+                    hint: None,
+                })
+            }
+        }
+    }
+
+    /// Adds a grant under a new id; one of the same scope that is still there is given back instead.
+    fn add_grant(&self, mut grant: Grant) -> Result<Grant, StateError> {
+        let mut kept = self.kept();
+        let mut overlay = valid(&self.overlay.load(), jiff::Timestamp::now());
+        let same = |other: &&Grant| {
+            let scope = |grant: &Grant| {
+                (
+                    grant.rule.clone(),
+                    grant.host.clone(),
+                    grant.port,
+                    grant.methods.clone(),
+                    grant.path.clone(),
+                )
+            };
+            scope(other) == scope(&grant) && other.by == grant.by && other.uses >= grant.uses.min(Some(1))
+        };
+        let by_policy = grant.by == "policy";
+        if let Some(there) = overlay
+            .grants
+            .iter()
+            .find(|other| same(other) && (by_policy || other.expires_at == grant.expires_at))
+        {
+            return Ok(there.clone());
+        }
+        grant.id = new_id();
+        overlay.grants.push(grant.clone());
+        self.set_grants(&mut kept, overlay)?;
+        Ok(grant)
+    }
+
+    /// Takes a grant back.
+    fn remove_grant(&self, id: &str) -> Result<(), StateError> {
+        let mut kept = self.kept();
+        let mut overlay = valid(&self.overlay.load(), jiff::Timestamp::now());
+        overlay.grants.retain(|grant| grant.id != id);
+        self.set_grants(&mut kept, overlay)
+    }
+
+    fn set_grants(&self, kept: &mut Kept, overlay: Overlay) -> Result<(), StateError> {
+        let new = Kept {
+            grants: overlay.grants.clone(),
+            ..kept.clone()
+        };
+        self.keeper.save(&self.id, &new)?;
+        *kept = new;
+        self.overlay.store(Arc::new(overlay));
+        Ok(())
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // What is behind the lock is replaced whole, so that a panic elsewhere leaves nothing half done.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As the supervisor sees it.
+    fn view(&self, ca_pem: &str) -> SessionView {
+        let live = self.live.load();
+        let credentials = live.policy.credentials().iter().filter_map(|credential| {
+            let binding = live
+                .secrets
+                .bindings()
+                .iter()
+                .find(|binding| binding.name == credential.name)?;
+            Some(CredentialView {
+                name: credential.name.clone(),
+                env: credential.env.clone(),
+                placeholder: binding.placeholders.first()?.clone(),
+                hosts: credential.hosts.clone(),
+            })
+        });
+        SessionView {
+            id: self.id.clone(),
+            policy_hash: live.policy.hash().to_owned(),
+            proxy_token: self.kept().proxy_token.clone(),
+            ca_pem: ca_pem.to_owned(),
+            credentials: credentials.collect(),
+            warnings: live.warnings.clone(),
+        }
     }
 }
 
-/// All sessions of this gateway, kept in redb.
-#[derive(Debug)]
-pub struct Sessions {}
-
-impl Sessions {
-    /// By id.
-    pub fn by_id(&self, id: &str) -> Option<Arc<Session>> {
-        let _ = id;
-        todo!()
-    }
-    /// By the password of the explicit proxy; the user name must be the session's id. Constant time in the password.
-    pub fn by_proxy_password(&self, user: &str, password: &str) -> Option<Arc<Session>> {
-        let _ = (user, password);
-        todo!()
+impl Live {
+    fn new(spec: &SessionSpec, policy: Policy, secrets: SessionSecrets, warnings: Vec<String>) -> Self {
+        Self {
+            who: Arc::new(spec.who.clone()),
+            hosts: Arc::new(spec.hosts.clone()),
+            upstream_roots_pem: spec.upstream_roots_pem.as_str().into(),
+            policy,
+            secrets: Arc::new(secrets),
+            warnings,
+        }
     }
 }
+
+/// A fresh UUID v7.
+fn new_id() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
+/// What of an overlay is in force.
+fn valid(overlay: &Overlay, now: jiff::Timestamp) -> Overlay {
+    Overlay {
+        grants: overlay
+            .grants
+            .iter()
+            .filter(|grant| grant.is_live(now))
+            .cloned()
+            .collect(),
+    }
+}
+
+/// Whether a decision rests on a grant whose uses are counted.
+fn rests_on_uses(decision: &Decision, overlay: &Overlay) -> bool {
+    let Decision::Allow(permit) = decision else {
+        return false;
+    };
+    let counted = |grant: &Grant| grant.uses.is_some() && permit.grants().contains(&grant.id);
+    overlay.grants.iter().any(counted)
+}
+
+#[cfg(test)]
+mod tests;

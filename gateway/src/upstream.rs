@@ -174,7 +174,7 @@ impl Upstream {
             destination: route.permit.destination().clone(),
             tls: route
                 .tls
-                .then(|| self.trust.fingerprint(route.session.upstream_roots_pem())),
+                .then(|| self.trust.fingerprint(&route.session.upstream_roots_pem())),
             http1_only,
         }
     }

@@ -59,7 +59,8 @@ pub fn mint(value: &Value) -> Result<Option<Minted>, NoRandomness> {
 }
 
 /// Whether a placeholder has a value's shape and is not the value itself.
-pub(super) fn fits(placeholder: &str, value: &[u8]) -> bool {
+pub fn fits(placeholder: &str, value: &Value) -> bool {
+    let value = value.bytes();
     placeholder.len() == value.len()
         && placeholder.as_bytes() != value
         && placeholder
@@ -117,6 +118,10 @@ mod tests {
             .unwrap()
             .unwrap()
             .text
+    }
+
+    fn fits(placeholder: &str, value: &[u8]) -> bool {
+        super::fits(placeholder, &Value::new(value.to_vec()))
     }
 
     #[test]

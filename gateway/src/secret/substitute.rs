@@ -346,13 +346,13 @@ impl<'a> Head<'a> {
 
     /// The value, where it may go out here and now.
     fn value_of(&self, binding: &Binding, place: &str) -> Result<std::sync::Arc<super::Value>, Leak> {
-        if !self.permit.credentials().contains(&binding.name) {
-            return Err(self.misplaced(binding, place));
-        }
         if !self.tls {
             return Err(self.leak(binding, format!(
                 "credential `{}` was about to leave in {place} over plain http; it goes out over https only", binding.name
             )));
+        }
+        if !self.permit.credentials().contains(&binding.name) {
+            return Err(self.misplaced(binding, place));
         }
         binding.value.clone().ok_or_else(|| {
             self.leak(

@@ -60,9 +60,9 @@ impl Trust {
         http1_only: bool,
     ) -> Result<TlsConnector, UpstreamFault> {
         let roots_pem = session.upstream_roots_pem();
-        let key = (session.id().to_owned(), self.fingerprint(roots_pem), http1_only);
+        let key = (session.id().to_owned(), self.fingerprint(&roots_pem), http1_only);
         self.configs
-            .try_get_with(key, || self.make(roots_pem, http1_only).map(Arc::new))
+            .try_get_with(key, || self.make(&roots_pem, http1_only).map(Arc::new))
             .map(TlsConnector::from)
             .map_err(|error: Arc<UpstreamFault>| UpstreamFault::clone(&error))
     }

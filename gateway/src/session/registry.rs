@@ -1,0 +1,426 @@
+//! All sessions of a gateway: opened, changed and closed by the supervisor, found by whoever accepts traffic.
+use super::bind::{Bound, Placeholders, bind};
+use super::keep::{Keeper, Kept, StateError};
+use super::{Live, Session, new_id};
+use crate::audit::{AuditError, Sink};
+use crate::control::types::{AccessAnswer, AccessRequest, AuditRecord, SessionSpec, SessionView, Verdict};
+use crate::secret::Sources;
+use arc_swap::ArcSwap;
+use sallyport_policy::{Grant, GrantRefused, Host, Overlay, Policy, Problem};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use tokio_util::sync::CancellationToken;
+
+/// Grants that one session may have at a time.
+const MOST_GRANTS: usize = 500;
+
+/// All sessions of this gateway, kept in redb.
+pub struct Sessions {
+    all: RwLock<HashMap<String, Arc<Session>>>,
+    keeper: Arc<Keeper>,
+    sources: Arc<Sources>,
+    sink: Sink,
+    /// One change at a time: each reads, writes to disk, then shows.
+    changing: Mutex<()>,
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").finish_non_exhaustive()
+    }
+}
+
+/// Why a change of a session was refused or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The caller's: there is no such session.
+    #[error("there is no session `{0}`")]
+    Unknown(String),
+    /// The caller's: what was given makes no sense.
+    #[error("{0}")]
+    Malformed(String),
+    /// The policy's author's: the one before stays in force.
+    #[error("the policy cannot be used{}; {}", .problems.first().map(|first| format!(": {first}")).unwrap_or_default(),
+        if *.kept { "the one before it stays in force" } else { "the session was not opened" })]
+    Policy {
+        /// All that is wrong with it.
+        problems: Vec<Problem>,
+        /// Whether an earlier policy stays in force.
+        kept: bool,
+    },
+    /// The operator's: the state cannot be written.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The operator's: the audit log cannot be written.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    /// Ours: the system gave no random bytes, or the secrets are too large.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Sessions {
+    /// Opens the state and restores every session. A kept policy that no longer compiles leaves its session closed, with
+    /// an error in the log, until the supervisor puts a good one.
+    pub fn open(folder: &Path, sources: Arc<Sources>, sink: Sink) -> Result<Arc<Self>, StateError> {
+        let keeper = Arc::new(Keeper::open(folder)?);
+        let kept = keeper.all()?;
+        let sessions = Arc::new(Self {
+            all: RwLock::default(),
+            keeper,
+            sources,
+            sink: sink.clone(),
+            changing: Mutex::new(()),
+        });
+        for (id, kept) in kept {
+            match sessions.restore(&id, kept) {
+                Ok(()) => tracing::info!(session = id, "session restored"),
+                Err(error) => {
+                    tracing::error!(session = id, %error, "session not restored: nothing passes for it")
+                }
+            }
+        }
+        let scrubbing = Arc::downgrade(&sessions);
+        sink.scrub_with(move |record| {
+            let session = scrubbing
+                .upgrade()
+                .and_then(|sessions| sessions.by_id(&record.session));
+            if let Some(session) = session {
+                session.secrets().scrub(record);
+            }
+        });
+        Ok(sessions)
+    }
+
+    /// By id.
+    pub fn by_id(&self, id: &str) -> Option<Arc<Session>> {
+        self.all
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(id)
+            .cloned()
+    }
+
+    /// By the password of the explicit proxy; the user name must be the session's id. Constant time in the password.
+    pub fn by_proxy_password(&self, user: &str, password: &str) -> Option<Arc<Session>> {
+        let session = self.by_id(user)?;
+        let fits = {
+            let kept = session.kept();
+            let token = kept.proxy_token.as_bytes();
+            aws_lc_rs::constant_time::verify_slices_are_equal(token, password.as_bytes()).is_ok()
+        };
+        fits.then_some(session)
+    }
+
+    /// All, by id.
+    pub fn list(&self) -> Vec<Arc<Session>> {
+        let mut all: Vec<_> = self
+            .all
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
+        all.sort_by(|a, b| a.id.cmp(&b.id));
+        all
+    }
+
+    /// As the supervisor sees it.
+    pub fn view(&self, id: &str, ca_pem: &str) -> Result<SessionView, SessionError> {
+        self.by_id(id)
+            .map(|session| session.view(ca_pem))
+            .ok_or_else(|| SessionError::Unknown(shown(id)))
+    }
+
+    /// Opens a session, or replaces the policy and facts of one; placeholders, proxy password and grants stay.
+    /// On disk when it returns; blocks for some milliseconds.
+    pub fn put(&self, id: &str, spec: SessionSpec) -> Result<(), SessionError> {
+        check_id(id)?;
+        let spec = checked(spec)?;
+        let _changing = self.changing();
+        let there = self.by_id(id);
+        let policy = Policy::compile(&spec.policies).map_err(|problems| SessionError::Policy {
+            problems,
+            kept: there.is_some(),
+        })?;
+        let before = match &there {
+            Some(session) => Some(session.kept().clone()),
+            None => self.keeper.load(id)?,
+        };
+        let kept = match before {
+            Some(kept) => Kept { spec, ..kept },
+            None => Kept {
+                spec,
+                proxy_token: random_token()?,
+                placeholders: Placeholders::new(),
+                grants: Vec::new(),
+            },
+        };
+        self.install(id, there, kept, policy)
+    }
+
+    /// Ends a session: forgotten on disk, then everything that hangs on it is closed.
+    pub fn delete(&self, id: &str) -> Result<(), SessionError> {
+        let _changing = self.changing();
+        self.keeper.remove(id)?;
+        let removed = self
+            .all
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(id);
+        if let Some(session) = removed {
+            session.closed.cancel();
+        }
+        Ok(())
+    }
+
+    /// Reads all values anew, as after a secret was set or removed.
+    pub fn refresh_secrets(&self) -> Result<(), SessionError> {
+        let _changing = self.changing();
+        for session in self.list() {
+            let kept = session.kept().clone();
+            let policy = Policy::compile(&kept.spec.policies)
+                .map_err(|problems| SessionError::Policy { problems, kept: true })?;
+            self.install(&session.id.clone(), Some(session), kept, policy)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a grant that a person gave.
+    pub fn grant(&self, id: &str, grant: Grant) -> Result<Grant, SessionError> {
+        let session = self.by_id(id).ok_or_else(|| SessionError::Unknown(shown(id)))?;
+        if grant.expires_at <= jiff::Timestamp::now() {
+            return Err(SessionError::Malformed(format!(
+                "the grant has expired already, at {}",
+                grant.expires_at
+            )));
+        }
+        if grant.uses == Some(0) {
+            return Err(SessionError::Malformed("the grant has no uses".to_owned()));
+        }
+        if let Err(fault) = Host::parse(&grant.host) {
+            return Err(SessionError::Malformed(fault.to_string()));
+        }
+        if session.grants().len() >= MOST_GRANTS {
+            return Err(SessionError::Malformed(format!(
+                "the session has {MOST_GRANTS} grants already"
+            )));
+        }
+        Ok(session.add_grant(grant)?)
+    }
+
+    /// Answers an agent's wish by what the policy itself may grant; recorded before it is answered.
+    pub async fn access(&self, id: &str, request: &AccessRequest) -> Result<AccessAnswer, SessionError> {
+        let session = self.by_id(id).ok_or_else(|| SessionError::Unknown(shown(id)))?;
+        let now = jiff::Timestamp::now();
+        let (answer, policy_hash) = {
+            let live = session.live.load();
+            (
+                live.policy.grant(&request.wanted, &live.who, now),
+                live.policy.hash().to_owned(),
+            )
+        };
+        let answer = match answer {
+            Ok(_) if session.grants().len() >= MOST_GRANTS => Err(GrantRefused::Malformed {
+                why: format!("this run has {MOST_GRANTS} grants already"),
+            }),
+            Ok(grant) => Ok(session.add_grant(grant)?),
+            Err(refused) => Err(refused),
+        };
+        let record = access_record(&session, request, &answer, now, policy_hash);
+        if let Err(error) = self.sink.write(record).await {
+            if let Ok(grant) = &answer {
+                session.remove_grant(&grant.id)?;
+            }
+            return Err(error.into());
+        }
+        Ok(match answer {
+            Ok(grant) => AccessAnswer::Granted { grant },
+            Err(reason) => AccessAnswer::Refused { reason },
+        })
+    }
+
+    fn restore(&self, id: &str, kept: Kept) -> Result<(), SessionError> {
+        let policy = Policy::compile(&kept.spec.policies).map_err(|problems| SessionError::Policy {
+            problems,
+            kept: false,
+        })?;
+        self.install(id, None, kept, policy)
+    }
+
+    /// Binds, writes, shows; in this order.
+    fn install(
+        &self,
+        id: &str,
+        there: Option<Arc<Session>>,
+        kept: Kept,
+        policy: Policy,
+    ) -> Result<(), SessionError> {
+        let before = there.as_ref().map(|session| session.secrets());
+        let Bound {
+            secrets,
+            placeholders,
+            mut warnings,
+        } = bind(
+            policy.credentials(),
+            &self.sources,
+            kept.placeholders.clone(),
+            before.as_deref(),
+        )
+        .map_err(SessionError::Failed)?;
+        warnings.extend(policy.warnings().iter().map(ToString::to_string));
+        // Grants may be used up meanwhile: the lock is held from reading them to showing the new state.
+        let mut guard = there.as_ref().map(|session| session.kept());
+        let grants = guard.as_ref().map_or(kept.grants, |now| now.grants.clone());
+        let kept = Kept {
+            placeholders,
+            grants,
+            ..kept
+        };
+        self.keeper.save(id, &kept)?;
+        let live = Live::new(&kept.spec, policy, secrets, warnings);
+        if let (Some(session), Some(guard)) = (&there, &mut guard) {
+            session.live.store(Arc::new(live));
+            **guard = kept;
+            return Ok(());
+        }
+        let session = Session {
+            id: id.to_owned(),
+            live: ArcSwap::from_pointee(live),
+            overlay: ArcSwap::from_pointee(Overlay {
+                grants: kept.grants.clone(),
+            }),
+            kept: Mutex::new(kept),
+            keeper: self.keeper.clone(),
+            closed: CancellationToken::new(),
+        };
+        self.all
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id.to_owned(), Arc::new(session));
+        Ok(())
+    }
+
+    fn changing(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An id stands in Basic authentication, paths and logs: 1 to 128 letters, digits, `.`, `_` and `-`.
+fn check_id(id: &str) -> Result<(), SessionError> {
+    let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if (1..=128).contains(&id.len()) && id.bytes().all(fine) {
+        return Ok(());
+    }
+    Err(SessionError::Malformed(format!(
+        "`{}` is not a session's id: 1 to 128 letters, digits, `.`, `_` and `-`",
+        shown(id)
+    )))
+}
+
+/// Names in canonical form, certificates that are certificates.
+fn checked(mut spec: SessionSpec) -> Result<SessionSpec, SessionError> {
+    let hosts = std::mem::take(&mut spec.hosts);
+    for (name, address) in hosts {
+        match Host::parse(&name) {
+            Ok(Host::Name(name)) => drop(spec.hosts.insert(name, address)),
+            Ok(Host::Address(_)) => {
+                return Err(SessionError::Malformed(format!(
+                    "`{}` in `hosts` is an address, not a name",
+                    shown(&name)
+                )));
+            }
+            Err(fault) => return Err(SessionError::Malformed(format!("in `hosts`: {fault}"))),
+        }
+    }
+    let mut pem = spec.upstream_roots_pem.as_bytes();
+    let certificates: Result<Vec<_>, _> = rustls_pemfile::certs(&mut pem).collect();
+    let usable = certificates
+        .map_err(|error| error.to_string())
+        .and_then(|certificates| {
+            let mut roots = rustls::RootCertStore::empty();
+            certificates
+                .iter()
+                .try_for_each(|one| roots.add(one.clone()))
+                .map_err(|error| error.to_string())?;
+            if roots.is_empty() && !spec.upstream_roots_pem.trim().is_empty() {
+                return Err("there is no certificate in it".to_owned());
+            }
+            Ok(())
+        });
+    usable.map_err(|why| SessionError::Malformed(format!("`upstream_roots_pem` cannot be used: {why}")))?;
+    Ok(spec)
+}
+
+/// 256 random bits.
+fn random_token() -> Result<String, SessionError> {
+    use base64::Engine;
+    let mut bytes = [0; 32];
+    aws_lc_rs::rand::fill(&mut bytes)
+        .map_err(|_| SessionError::Failed("the system gives no random bytes".to_owned()))?;
+    Ok(base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes))
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(128).flat_map(char::escape_debug).collect()
+}
+
+fn access_record(
+    session: &Session,
+    request: &AccessRequest,
+    answer: &Result<Grant, GrantRefused>,
+    at: jiff::Timestamp,
+    policy_hash: String,
+) -> AuditRecord {
+    let wanted = &request.wanted;
+    let (verdict, rule, reason) = match answer {
+        Ok(grant) => (
+            Verdict::Granted,
+            grant.rule.clone(),
+            format!(
+                "granted until {} (grant {}); the agent wrote: {}",
+                grant.expires_at, grant.id, request.why
+            ),
+        ),
+        Err(refused) => {
+            let rule = match refused {
+                GrantRefused::AlreadyAllowed { rule }
+                | GrantRefused::NeedsPerson { rule }
+                | GrantRefused::NotGrantable { rule } => rule.clone(),
+                GrantRefused::Malformed { .. } => String::new(),
+            };
+            (
+                Verdict::Denied,
+                rule,
+                format!("{refused}; the agent wrote: {}", request.why),
+            )
+        }
+    };
+    AuditRecord {
+        sequence: 0,
+        id: new_id(),
+        at,
+        session: session.id.clone(),
+        user: session.who().user.clone(),
+        kind: "access".to_owned(),
+        host: wanted.host.clone(),
+        port: wanted.port,
+        method: wanted.method.clone(),
+        path: wanted.path.clone(),
+        verdict,
+        rule,
+        reason,
+        refusal: None,
+        policy_hash,
+        status: None,
+        bytes_out: 0,
+        bytes_in: 0,
+        duration_ms: 0,
+        credentials_used: Vec::new(),
+        credentials_redacted: Vec::new(),
+        ending: "complete".to_owned(),
+        chain: String::new(),
+    }
+}
