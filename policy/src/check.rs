@@ -137,6 +137,28 @@ pub(crate) fn documents(documents: &[Document], problems: &mut Vec<Problem>) {
     }
 }
 
+/// Rules that tests name and nobody has written.
+pub(crate) fn tests(documents: &[Document], rules: &[Rule], problems: &mut Vec<Problem>) {
+    let mut known: Vec<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
+    known.push("default");
+    for rule in documents
+        .iter()
+        .flat_map(|document| &document.tests)
+        .filter_map(|test| test.rule.as_ref())
+    {
+        if known.contains(&rule.value.as_str()) {
+            continue;
+        }
+        let problem = rule
+            .at
+            .error(format!("no rule is called `{}`", crate::host::shown(&rule.value)));
+        problems.push(match crate::document::closest(&rule.value, &known) {
+            Some(near) => problem.hint(format!("did you mean `{near}`?")),
+            None => problem,
+        });
+    }
+}
+
 /// Rules that can never decide, or that stand in each other's way.
 pub(crate) fn rules(rules: &[Rule], problems: &mut Vec<Problem>) {
     let denies: Vec<&Rule> = rules.iter().filter(|rule| rule.effect == Effect::Deny).collect();

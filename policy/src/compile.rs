@@ -27,6 +27,7 @@ impl Policy {
         let rules = compiler.rules(&documents, &credentials);
         check::documents(&documents, &mut problems);
         check::rules(&rules, &mut problems);
+        check::tests(&documents, &rules, &mut problems);
         check::credentials(&credentials, &credential_parts, &rules, &mut problems);
         problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
         problems.dedup();

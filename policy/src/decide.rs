@@ -241,7 +241,7 @@ impl<'p> Weighed<'p> {
 }
 
 /// The grant that lifts this rule's refusal of this request.
-fn granted<'p>(rule: &Rule, question: Question<'p>) -> Option<&'p Grant> {
+pub(crate) fn granted<'p>(rule: &Rule, question: Question<'p>) -> Option<&'p Grant> {
     let destination = &question.request.destination;
     if let crate::Host::Address(address) = destination.host
         && rule.closed_address(address).is_some()

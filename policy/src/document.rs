@@ -1,12 +1,16 @@
 //! A policy file as read: every value with its position, nothing resolved yet.
 mod credentials;
+mod expectations;
 mod reader;
 mod rules;
+mod terms;
+mod to;
+mod who;
 
 use crate::diagnostic::{At, Position};
 use crate::{Place, PolicyText, Problem, Source, yaml};
-use reader::Reader;
 pub(crate) use reader::closest;
+use reader::{Fields, Reader};
 use std::sync::Arc;
 
 /// One policy file.
@@ -52,7 +56,7 @@ impl TermsPart {
         Self {
             by_rule: false,
             uses: None,
-            expires: rules::DEFAULT_EXPIRY,
+            expires: terms::DEFAULT_EXPIRY,
         }
     }
 }
@@ -155,18 +159,58 @@ impl Document {
         let Some(mut fields) = reader.fields(node, "a policy", KNOWN) else {
             return;
         };
-        match fields.take("version") {
-            Some(node) => {
-                if let Some(version) = reader.integer(node, "`version`")
-                    && version.value != 1
-                {
-                    let message = format!("version `{}` is not known", version.value);
-                    reader.push(version.at.error(message).hint("this language has version 1"));
-                }
+        self.head(&mut fields, reader);
+        if let Some(node) = fields.take("include") {
+            self.include = reader.texts(node, "`include`");
+        }
+        for (name, node) in fields
+            .take("sets")
+            .map(|node| reader.entries(node, "`sets`"))
+            .unwrap_or_default()
+        {
+            let what = format!("set `{}`", name.value);
+            let hosts = reader.texts(node, &what);
+            self.sets.push(SetPart { name, hosts });
+        }
+        let credentials = fields
+            .take("credentials")
+            .map(|node| reader.entries(node, "`credentials`"));
+        for (name, node) in credentials.unwrap_or_default() {
+            self.credentials.extend(credentials::read(name, node, reader));
+        }
+        for node in fields
+            .take("rules")
+            .map(|node| reader.items(node, "`rules`"))
+            .unwrap_or_default()
+        {
+            self.rules.extend(rules::read(node, reader));
+        }
+        for node in fields
+            .take("tests")
+            .map(|node| reader.items(node, "`tests`"))
+            .unwrap_or_default()
+        {
+            self.tests.extend(expectations::read(node, reader));
+        }
+    }
+
+    /// `version`, `name`, `default`, `mode`.
+    fn head(&mut self, fields: &mut Fields, reader: &mut Reader<'_>) {
+        match fields
+            .take("version")
+            .map(|node| reader.integer(node, "`version`"))
+        {
+            Some(Some(version)) if version.value != 1 => {
+                let message = format!("version `{}` is not known", version.value);
+                reader.push(version.at.error(message).hint("this language has version 1"));
             }
+            Some(_) => {}
             None => reader.push(fields.at.error("`version` is missing").hint("write `version: 1`")),
         }
-        fields.take("name").and_then(|node| reader.text(node, "`name`"));
+        if let Some(node) = fields.take("name") {
+            // Only its form matters here: it is for readers.
+            let _name = reader.text(node, "`name`");
+        }
         if let Some(node) = fields.take("default")
             && let Some(default) = reader.choice(node, "`default`", &["deny", "allow"])
             && default.value == "allow"
@@ -178,31 +222,6 @@ impl Document {
             && mode.value == "observe"
         {
             reader.unsupported(&mode.at, "mode: observe");
-        }
-        if let Some(node) = fields.take("include") {
-            self.include = reader.texts(node, "`include`");
-        }
-        if let Some(node) = fields.take("sets") {
-            for (name, node) in reader.entries(node, "`sets`") {
-                let what = format!("set `{}`", name.value);
-                let hosts = reader.texts(node, &what);
-                self.sets.push(SetPart { name, hosts });
-            }
-        }
-        if let Some(node) = fields.take("credentials") {
-            for (name, node) in reader.entries(node, "`credentials`") {
-                self.credentials.extend(credentials::read(name, node, reader));
-            }
-        }
-        if let Some(node) = fields.take("rules") {
-            for node in reader.items(node, "`rules`") {
-                self.rules.extend(rules::read(node, reader));
-            }
-        }
-        if let Some(node) = fields.take("tests") {
-            for node in reader.items(node, "`tests`") {
-                self.tests.extend(rules::read_test(node, reader));
-            }
         }
     }
 }

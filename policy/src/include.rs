@@ -1,24 +1,21 @@
 //! Which files belong to a policy, and under which names.
 use crate::diagnostic::Position;
 use crate::document::Document;
-use crate::{PolicyText, Problem, Severity};
+use crate::{PolicyText, Problem};
 use std::collections::HashMap;
 
 /// Most files of one policy.
 const FILE_COUNT_LIMIT: usize = 64;
 
-/// The names under which the files that this one includes must be given to `Policy::compile`.
-pub fn included_names(text: &PolicyText) -> Result<Vec<String>, Vec<Problem>> {
-    let mut problems = Vec::new();
-    let document = Document::read(text, &mut problems);
-    if problems.iter().any(|problem| problem.severity == Severity::Error) {
-        return Err(problems);
-    }
-    Ok(document
+/// The names under which the files that this one includes must be given to `Policy::compile`. What is wrong with the
+/// file is told when it is compiled.
+pub fn included_names(text: &PolicyText) -> Vec<String> {
+    let document = Document::read(text, &mut Vec::new());
+    document
         .include
         .iter()
         .map(|name| resolve(&text.name, &name.value))
-        .collect())
+        .collect()
 }
 
 /// `preset:NAME` stays; a file is meant relative to the one that includes it.

@@ -109,11 +109,7 @@ impl Rule {
         {
             return Some(Miss::Port);
         }
-        if !self
-            .who
-            .iter()
-            .all(|(fact, values)| values.iter().any(|value| glob(value, who.fact(fact))))
-        {
+        if self.unmet_fact(who).is_some() {
             return Some(Miss::Who);
         }
         match &destination.host {
@@ -122,6 +118,16 @@ impl Rule {
             }
             _ => None,
         }
+    }
+
+    /// The first fact that does not hold, with the values that would do.
+    pub(crate) fn unmet_fact(&self, who: &Who) -> Option<(&str, &[String])> {
+        let unmet =
+            |(fact, values): &&(String, Vec<String>)| !values.iter().any(|value| glob(value, who.fact(fact)));
+        self.who
+            .iter()
+            .find(unmet)
+            .map(|(fact, values)| (fact.as_str(), values.as_slice()))
     }
 
     /// The class of a special address that this rule does not open.

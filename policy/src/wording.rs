@@ -3,7 +3,7 @@ use crate::address::classify;
 use crate::document::Effect;
 use crate::host::shown;
 use crate::rule::{Fit, Miss, Rule};
-use crate::{Destination, Grant, Host, Moment, Request};
+use crate::{Destination, Grant, Host, Moment, Protocol, Request, Who};
 
 /// Whether an address literal lies in a special range.
 pub(crate) fn is_special(host: &Host) -> bool {
@@ -92,19 +92,10 @@ pub(crate) fn unnamed(request: &Request, near: Option<(&Rule, Miss)>) -> String 
         Miss::Who => "for other runs only".to_owned(),
         Miss::Protocol => "as HTTP or TLS only, not as an opaque stream".to_owned(),
         Miss::Method => format!("for {} only", rule.methods.join(", ")),
-        Miss::Path => {
-            let paths: Vec<String> = rule
-                .paths
-                .iter()
-                .take(5)
-                .map(|path| format!("`{}`", path.as_str()))
-                .collect();
-            format!(
-                "for {}{} only",
-                paths.join(", "),
-                if rule.paths.len() > 5 { " and others" } else { "" }
-            )
-        }
+        Miss::Path => format!(
+            "for {} only",
+            some(rule.paths.iter().map(|path| path.as_str().to_owned()).collect())
+        ),
         Miss::AmbiguousPath => {
             let reason = match &request.moment {
                 Moment::Http(http) => http.path.ambiguity().unwrap_or_default(),
@@ -131,4 +122,94 @@ pub(crate) fn ports(ports: &[(u16, u16)]) -> String {
         })
         .collect();
     texts.join(", ")
+}
+
+/// What was asked, with its query, for those who ask about it themselves.
+pub(crate) fn whole(request: &Request) -> String {
+    let subject = subject(request);
+    let subject = subject.trim_matches('`').to_owned();
+    match &request.moment {
+        Moment::Http(http) => match &http.query {
+            Some(query) => format!("{subject}?{}", shown(query)),
+            None => subject,
+        },
+        _ => subject.replace('`', ""),
+    }
+}
+
+/// What is odd about a request, whatever the rules say.
+pub(crate) fn notes(request: &Request) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Host::Address(address) = request.destination.host
+        && let Some(class) = classify(address)
+    {
+        notes.push(format!(
+            "`{address}` is a {class} address: only a rule that names it with `private: true` allows it"
+        ));
+    }
+    if let Moment::Http(http) = &request.moment {
+        if let Some(reason) = http.path.ambiguity() {
+            notes.push(format!("the path can be read in more than one way: {reason}"));
+        }
+        if !http.tls {
+            notes.push("plain http never gets a credential".to_owned());
+        }
+    }
+    notes
+}
+
+/// Why a rule fits or does not.
+pub(crate) fn fit(rule: &Rule, fit: Fit, request: &Request, who: &Who) -> String {
+    match fit {
+        Fit::Full => "it matches".to_owned(),
+        Fit::Later if rule.is_fine() => "it looks at the request, which is not there yet".to_owned(),
+        Fit::Later => "it depends on the protocol, which is not known yet".to_owned(),
+        Fit::Ambiguous => {
+            "it looks at paths, and refuses one that can be read in more than one way".to_owned()
+        }
+        Fit::Unread => "it looks at requests, and refuses a stream that cannot be read".to_owned(),
+        Fit::Miss(miss) => missed(rule, miss, request, who),
+    }
+}
+
+fn missed(rule: &Rule, miss: Miss, request: &Request, who: &Who) -> String {
+    match miss {
+        Miss::Host => format!(
+            "it names {}",
+            some(rule.hosts.iter().map(ToString::to_string).collect())
+        ),
+        Miss::Port => format!("port {} is not {}", request.destination.port, ports(&rule.ports)),
+        Miss::Who => match rule.unmet_fact(who) {
+            Some((fact, values)) => format!(
+                "{fact} is `{}`, not {}",
+                shown(who.fact(fact)),
+                some(values.to_vec())
+            ),
+            None => "it is for other runs".to_owned(),
+        },
+        Miss::Protocol => match rule.protocol {
+            Some(Protocol::Tcp) => "it is about opaque streams".to_owned(),
+            Some(Protocol::Tls) => "it is about TLS passed through unread".to_owned(),
+            _ => "it is about HTTP".to_owned(),
+        },
+        Miss::Method => format!("the method is not {}", rule.methods.join(", ")),
+        Miss::Path => format!(
+            "the path is not {}",
+            some(rule.paths.iter().map(|path| path.as_str().to_owned()).collect())
+        ),
+        Miss::AmbiguousPath => {
+            "it looks at paths, and allows none that can be read in more than one way".to_owned()
+        }
+        Miss::Address(class) => format!("it does not name this {class} address with `private: true`"),
+    }
+}
+
+/// The first few of a list.
+fn some(texts: Vec<String>) -> String {
+    const SHOWN: usize = 5;
+    let listed: Vec<String> = texts.iter().take(SHOWN).map(|text| format!("`{text}`")).collect();
+    match texts.len().checked_sub(SHOWN) {
+        None | Some(0) => listed.join(", "),
+        Some(more) => format!("{} and {more} more", listed.join(", ")),
+    }
 }

@@ -8,6 +8,7 @@ mod login;
 mod logs;
 mod ls;
 mod plain;
+pub mod policy;
 mod say;
 mod screen;
 mod state;
@@ -45,6 +46,8 @@ enum Command {
     Say(say::Args),
     /// Search the network log
     Log(log::Args),
+    /// Check, explain and test policy files
+    Policy(policy::Args),
     /// Print an address that logs a browser in, once
     Login(login::Args),
 }
@@ -71,6 +74,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Stop(args) => block_on(stop::run(&state_dir(state)?, args)),
         Command::Say(args) => block_on(say::run(&state_dir(state)?, args)),
         Command::Log(args) => block_on(log::run(&state_dir(state)?, args)),
+        Command::Policy(args) => policy::run(args),
         Command::Login(args) => block_on(login::run(&state_dir(state)?, args)),
     }
 }

@@ -1,0 +1,76 @@
+//! Reading one line of `tests`.
+use super::TestPart;
+use super::reader::Reader;
+use super::who::read_who;
+use crate::Who;
+use crate::yaml::Node;
+use serde_saphyr::Spanned;
+
+/// What a test may expect.
+const EXPECTED: &[&str] = &["allow", "deny", "ask", "inspect", "malformed"];
+
+pub(super) fn read(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<TestPart> {
+    let mut fields = reader.fields(node, "a test", &["request", "connect", "expect", "rule", "who"])?;
+    let request = fields
+        .take("request")
+        .and_then(|node| reader.text(node, "`request`"));
+    let connect = fields
+        .take("connect")
+        .and_then(|node| reader.text(node, "`connect`"));
+    let is_connect = connect.is_some();
+    let expect = fields
+        .take("expect")
+        .and_then(|node| reader.choice(node, "`expect`", EXPECTED));
+    let rule = fields.take("rule").and_then(|node| reader.text(node, "`rule`"));
+    let who = fields
+        .take("who")
+        .map(|node| who_values(node, reader))
+        .unwrap_or_default();
+    let request = match (request, connect) {
+        (Some(_), Some(connect)) => {
+            reader.push(
+                connect
+                    .at
+                    .error("a test has either `request` or `connect`, not both"),
+            );
+            return None;
+        }
+        (None, None) => {
+            reader.push(
+                fields
+                    .at
+                    .error("the test asks nothing")
+                    .hint("write `request: \"GET https://host/path\"` or `connect: \"host:port\"`"),
+            );
+            return None;
+        }
+        (Some(question), None) | (None, Some(question)) => question,
+    };
+    if expect.is_none() {
+        reader.push(
+            fields
+                .at
+                .error("the test expects nothing")
+                .hint("write `expect: allow`, `deny`, `ask` or `inspect`"),
+        );
+    }
+    Some(TestPart {
+        request,
+        connect: is_connect,
+        expect: expect?,
+        rule,
+        who,
+    })
+}
+
+/// Facts of a test: one value each.
+fn who_values(node: Spanned<Node>, reader: &mut Reader<'_>) -> Who {
+    let mut who = Who::default();
+    for part in read_who(node, reader) {
+        let value = part.values.into_iter().next().unwrap_or_default();
+        if !who.set(&part.fact.value, value) {
+            reader.push(part.fact.at.error(format!("`{}` is no fact", part.fact.value)));
+        }
+    }
+    who
+}

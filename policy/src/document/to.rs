@@ -1,0 +1,167 @@
+//! Reading the `to` of a rule: hosts, ports, protocol, methods, paths.
+use super::ToPart;
+use super::reader::Reader;
+use crate::Protocol;
+use crate::diagnostic::{At, Position};
+use crate::host::shown;
+use crate::yaml::Node;
+use serde_saphyr::Spanned;
+
+const TO: &[&str] = &[
+    "host",
+    "port",
+    "protocol",
+    "methods",
+    "path",
+    "private",
+    "repository",
+    "access",
+    "refs",
+    "force",
+    "database",
+    "user",
+    "query",
+    "headers",
+];
+pub(super) fn read_to(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<ToPart> {
+    let mut fields = reader.fields(node, "`to`", TO)?;
+    for name in [
+        "repository",
+        "access",
+        "refs",
+        "force",
+        "database",
+        "user",
+        "query",
+        "headers",
+    ] {
+        if let Some((at, _)) = fields.take_with_key(name, reader) {
+            reader.unsupported(&at, name);
+        }
+    }
+    let mut to = ToPart::default();
+    to.hosts = fields.take("host").map(|node| reader.texts(node, "`host`"));
+    to.ports = fields.take("port").map(|node| read_ports(node, reader));
+    if let Some(node) = fields.take("protocol") {
+        to.protocol = read_protocol(node, reader);
+    }
+    to.methods = fields.take("methods").map(|node| read_methods(node, reader));
+    to.paths = fields.take("path").map(|node| reader.texts(node, "`path`"));
+    to.private = fields
+        .take("private")
+        .and_then(|node| reader.boolean(node, "`private`"));
+    Some(to)
+}
+
+fn read_protocol(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<At<Protocol>> {
+    let word = reader.choice(
+        node,
+        "`protocol`",
+        &["http", "tls", "tcp", "git", "ssh", "postgres"],
+    )?;
+    let protocol = match word.value.as_str() {
+        "http" => Protocol::Http,
+        "tls" => Protocol::Tls,
+        "tcp" => Protocol::Tcp,
+        other => {
+            reader.push(
+                word.at
+                    .error(format!("`protocol: {other}` is not supported yet; remove it"))
+                    .hint(match other {
+                        "git" => "git over https is ordinary `http`: allow GET and POST with paths",
+                        _ => "`protocol: tcp` passes it unread",
+                    }),
+            );
+            return None;
+        }
+    };
+    Some(word.with(protocol))
+}
+
+/// `443`, `"8000-8010"` or a list of those.
+fn read_ports(node: Spanned<Node>, reader: &mut Reader<'_>) -> Vec<(u16, u16)> {
+    let items = match node.value {
+        Node::List(items) if items.is_empty() => {
+            let at = Position::new(&reader.file, node.referenced);
+            reader.push(
+                at.error("`port` is an empty list")
+                    .hint("remove it, or name at least one"),
+            );
+            return Vec::new();
+        }
+        Node::List(items) => items,
+        _ => vec![node],
+    };
+    items
+        .into_iter()
+        .filter_map(|item| read_port(&item, reader))
+        .collect()
+}
+
+fn read_port(node: &Spanned<Node>, reader: &mut Reader<'_>) -> Option<(u16, u16)> {
+    let parsed = match &node.value {
+        Node::Int(port) => u16::try_from(*port).ok().map(|port| (port, port)),
+        Node::Text(text) => match text.split_once('-') {
+            Some((low, high)) => port_number(low).zip(port_number(high)),
+            None => port_number(text).map(|port| (port, port)),
+        },
+        _ => None,
+    };
+    let at = reader.at(node);
+    match parsed {
+        Some((low, high)) if low >= 1 && low <= high => Some((low, high)),
+        _ => {
+            let text = match &node.value {
+                Node::Int(n) => n.to_string(),
+                Node::Text(text) => shown(text),
+                other => other.kind().to_owned(),
+            };
+            reader.push(
+                at.error(format!("`{text}` is not a port"))
+                    .hint("a port is 1 to 65535, or a range such as \"8000-8010\""),
+            );
+            None
+        }
+    }
+}
+
+fn port_number(text: &str) -> Option<u16> {
+    let text = text.trim();
+    (!text.is_empty() && !text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| text.parse().ok())?
+}
+
+/// Methods are tokens and case-sensitive (RFC 9110 section 9.1).
+fn read_methods(node: Spanned<Node>, reader: &mut Reader<'_>) -> Vec<At<String>> {
+    let methods = reader.texts(node, "`methods`");
+    for method in &methods {
+        let upper = method.value.to_ascii_uppercase();
+        if !method
+            .value
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+        {
+            reader.push(
+                method
+                    .at
+                    .error(format!("`{}` is not a method", shown(&method.value)))
+                    .hint("for any method leave `methods` out"),
+            );
+        } else if method.value == "*" {
+            reader.push(
+                method
+                    .at
+                    .error("`*` is not a method")
+                    .hint("for any method leave `methods` out"),
+            );
+        } else if method.value != upper {
+            reader.push(
+                method
+                    .at
+                    .error(format!("method `{}` is not in capitals", method.value))
+                    .hint(format!("write `{upper}`; methods are case-sensitive")),
+            );
+        }
+    }
+    methods
+}

@@ -1,0 +1,203 @@
+//! The whole story of one decision: every rule, what it made of the request, and what the agent would be told.
+use crate::decide::Question;
+use crate::document::Effect;
+use crate::rule::Fit;
+use crate::wording;
+use crate::{Decision, Moment, Overlay, Policy, Reason, Refusal, Remedy, Request, Who};
+use serde::Serialize;
+use std::fmt;
+
+/// A decision with everything that led to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// The request in the form that was decided, which is the form that would be sent.
+    pub request: String,
+    /// What is odd about it: a special address, a path that can be read in more than one way.
+    pub notes: Vec<String>,
+    /// The answer when only host and port are known; absent where that is all that was asked.
+    pub at_connect: Option<Verdict>,
+    /// The answer.
+    pub verdict: Verdict,
+    /// Every rule, in the policy's order.
+    pub rules: Vec<RuleNote>,
+    /// Hash of the policy.
+    pub policy_hash: String,
+}
+
+/// An answer, in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// `allow`, `inspect`, `ask` or `deny`.
+    pub decision: String,
+    /// What decided; absent for `inspect`.
+    pub reason: Option<Reason>,
+    /// What the agent may do after a refusal.
+    pub remedy: Option<Remedy>,
+    /// The rule's hint.
+    pub hint: Option<String>,
+    /// Credentials that may be put in.
+    pub credentials: Vec<String>,
+    /// Grants that it rests on.
+    pub grants: Vec<String>,
+}
+
+/// What one rule made of the request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RuleNote {
+    /// Id.
+    pub rule: String,
+    /// `allow`, `deny` or `ask`.
+    pub effect: String,
+    /// `file:line:column`.
+    pub at: String,
+    /// `yes`, `later` (once more is known) or `no`.
+    pub matches: String,
+    /// Why.
+    pub why: String,
+    /// Whether it names the host at all.
+    pub names_host: bool,
+    /// Whether it is the one that decided.
+    pub decided: bool,
+}
+
+impl Policy {
+    /// Decides, and tells why.
+    pub fn explain(
+        &self,
+        request: &Request,
+        who: &Who,
+        overlay: &Overlay,
+        now: jiff::Timestamp,
+    ) -> Explanation {
+        let question = Question {
+            request,
+            who,
+            overlay,
+            now,
+        };
+        let verdict = Verdict::from(self.decide(request, who, overlay, now));
+        let at_connect = (request.moment != Moment::Connect).then(|| {
+            let connect = Request {
+                destination: request.destination.clone(),
+                moment: Moment::Connect,
+            };
+            Verdict::from(self.decide(&connect, who, overlay, now))
+        });
+        let decided = verdict.reason.as_ref().map(|reason| reason.rule.clone());
+        let rules = self.rules.iter().map(|rule| {
+            let fit = rule.fit(request, who);
+            let mut why = wording::fit(rule, fit, request, who);
+            if rule.effect != Effect::Allow
+                && fit == Fit::Full
+                && let Some(grant) = crate::decide::granted(rule, question)
+            {
+                why = format!(
+                    "{why}; lifted by grant `{}` of {} until {}",
+                    grant.id, grant.by, grant.expires_at
+                );
+            }
+            RuleNote {
+                rule: rule.id.clone(),
+                effect: rule.effect.as_str().to_owned(),
+                at: rule.at.to_string(),
+                matches: match fit {
+                    Fit::Miss(_) => "no",
+                    Fit::Later => "later",
+                    Fit::Full | Fit::Ambiguous | Fit::Unread => "yes",
+                }
+                .to_owned(),
+                why,
+                names_host: fit != Fit::Miss(crate::rule::Miss::Host),
+                decided: decided.as_deref() == Some(&rule.id),
+            }
+        });
+        Explanation {
+            request: wording::whole(request),
+            notes: wording::notes(request),
+            at_connect,
+            rules: rules.collect(),
+            verdict,
+            policy_hash: self.hash.clone(),
+        }
+    }
+}
+
+impl From<Decision> for Verdict {
+    fn from(decision: Decision) -> Self {
+        let mut verdict = Self {
+            decision: "inspect".to_owned(),
+            reason: None,
+            remedy: None,
+            hint: None,
+            credentials: Vec::new(),
+            grants: Vec::new(),
+        };
+        match decision {
+            Decision::Inspect => {}
+            Decision::Allow(permit) => {
+                verdict.decision = "allow".to_owned();
+                verdict.credentials = permit.credentials().to_vec();
+                verdict.grants = permit.grants().to_vec();
+                verdict.reason = Some(permit.reason().clone());
+            }
+            Decision::Ask(refusal) => verdict.refuse("ask", refusal),
+            Decision::Deny(refusal) => verdict.refuse("deny", refusal),
+        }
+        verdict
+    }
+}
+
+impl Verdict {
+    fn refuse(&mut self, decision: &str, refusal: Refusal) {
+        self.decision = decision.to_owned();
+        self.reason = Some(refusal.reason);
+        self.remedy = Some(refusal.remedy);
+        self.hint = refusal.hint;
+    }
+
+    /// What follows the decision, a line each.
+    fn details(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.reason.iter().map(|reason| reason.text.clone()).collect();
+        if !self.credentials.is_empty() {
+            lines.push(format!("credentials: {}", self.credentials.join(", ")));
+        }
+        lines.extend(match &self.remedy {
+            Some(Remedy::RequestAccess) => Some("the agent may ask, and gets it at once".to_owned()),
+            Some(Remedy::AskPerson) => Some("the agent may ask, and a person decides".to_owned()),
+            Some(Remedy::None) => Some("asking does not help".to_owned()),
+            None => None,
+        });
+        lines.extend(self.hint.iter().map(|hint| format!("hint: {hint}")));
+        lines
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.request)?;
+        for note in &self.notes {
+            writeln!(f, "  note: {note}")?;
+        }
+        if let Some(connect) = &self.at_connect {
+            writeln!(f, "at connect: {}", connect.decision)?;
+        }
+        writeln!(f, "decision: {}", self.verdict.decision)?;
+        for line in self.verdict.details() {
+            writeln!(f, "  {line}")?;
+        }
+        writeln!(f, "rules:")?;
+        for note in self.rules.iter().filter(|note| note.names_host) {
+            let mark = if note.decided { "*" } else { " " };
+            writeln!(
+                f,
+                "{mark} {} ({}, {}): {}: {}",
+                note.rule, note.effect, note.at, note.matches, note.why
+            )?;
+        }
+        let others = self.rules.iter().filter(|note| !note.names_host).count();
+        if others > 0 {
+            writeln!(f, "  {others} more name other hosts")?;
+        }
+        write!(f, "policy: {}", self.policy_hash)
+    }
+}
