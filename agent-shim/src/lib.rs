@@ -1,2 +1,10 @@
 //! The small program inside a machine, and the wire types that it shares with the supervisor.
+pub mod channel;
+pub mod command;
+pub mod exec;
+pub mod files;
+pub mod local;
+pub mod reap;
+pub mod serve;
+pub mod trust;
 pub mod wire;

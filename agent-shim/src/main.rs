@@ -1,2 +1,177 @@
-//! x
-fn main() {}
+//! The command `sallyport-shim`: serves the supervisor, and is the agent's own command line.
+use anyhow::{Context, anyhow};
+use clap::{Parser, Subcommand};
+use sallyport_shim::command::{self, EXIT_GRANTED, EXIT_NO_ANSWER, EXIT_REFUSED};
+use sallyport_shim::local::{Ask, Reply, SOCKET};
+use sallyport_shim::{exec, serve, trust};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "sallyport-shim",
+    version,
+    about = "What you may reach, and how to ask for more"
+)]
+struct Arguments {
+    /// Socket of the serving shim.
+    #[arg(long, env = "SALLYPORT_SHIM_SOCKET", default_value = SOCKET, global = true)]
+    socket: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show what the gateway refused, by which rule, and what may be done about it.
+    Blocked {
+        /// As JSON, one object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ask to reach a host. Exit code 0: granted; 1: refused; 75: no answer in time.
+    RequestAccess {
+        /// HOST or HOST:PORT; the port is 443 if none is named.
+        target: String,
+        /// Only this method.
+        #[arg(long)]
+        method: Option<String>,
+        /// Only this path.
+        #[arg(long)]
+        path: Option<String>,
+        /// What it is needed for, in a sentence.
+        #[arg(long)]
+        why: String,
+        /// Seconds to wait for the answer.
+        #[arg(long, default_value_t = 120)]
+        wait: u64,
+    },
+    /// Keep a command running after the tool call that starts it, until the machine ends.
+    Background {
+        /// The command.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        argv: Vec<String>,
+    },
+    /// Serve the supervisor on the listening socket given as standard input.
+    #[command(hide = true)]
+    Serve {
+        /// Folder for long outputs.
+        #[arg(long, default_value = "/var/log/sallyport")]
+        outputs: PathBuf,
+        /// Folder below which trust is installed.
+        #[arg(long, default_value = "/")]
+        root: PathBuf,
+    },
+    /// Keep one command: for the serving shim only.
+    #[command(hide = true)]
+    Keep {
+        /// The command.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        argv: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            // Nothing is left to tell it to if standard error is closed.
+            let _told = writeln!(std::io::stderr(), "sallyport-shim: {error:#}");
+            ExitCode::from(EXIT_REFUSED)
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<u8> {
+    let Arguments { socket, command } = arguments;
+    match command {
+        Command::Blocked { json } => blocked(&socket, json),
+        Command::RequestAccess {
+            target,
+            method,
+            path,
+            why,
+            wait,
+        } => {
+            let wish = command::wish(&target, method, path, why).map_err(|text| anyhow!(text))?;
+            request(&socket, &Ask::RequestAccess(wish), Duration::from_secs(wait))
+        }
+        Command::Background { argv } => {
+            let cwd = std::env::current_dir().context("the working directory is gone")?;
+            let env = std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+            let ask = Ask::Background {
+                argv,
+                cwd: cwd.display().to_string(),
+                env: env.collect(),
+            };
+            request(&socket, &ask, Duration::from_secs(30))
+        }
+        Command::Keep { argv } => {
+            exec::keep(&argv)?;
+            Ok(0)
+        }
+        Command::Serve { outputs, root } => {
+            let options = serve::Options {
+                helper: PathBuf::from("/proc/self/exe"),
+                outputs,
+                socket,
+                root,
+                env: trust::inherited(std::env::vars()),
+            };
+            tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()?
+                .block_on(async {
+                    let listener = serve::inherited_listener().context("cannot serve")?;
+                    serve::serve(listener, options).await.context("cannot serve")
+                })?;
+            Ok(0)
+        }
+    }
+}
+
+fn blocked(socket: &Path, json: bool) -> anyhow::Result<u8> {
+    let reply = command::ask(socket, &Ask::Blocked, Duration::from_secs(10))?;
+    let Some(Reply::Blocked { notices }) = reply else {
+        return Err(anyhow!("the shim does not answer"));
+    };
+    if !json {
+        say(&command::describe(&notices))?;
+    }
+    for notice in notices.iter().filter(|_| json) {
+        say(&format!("{}\n", serde_json::to_string(notice)?))?;
+    }
+    Ok(EXIT_GRANTED)
+}
+
+fn request(socket: &Path, ask: &Ask, wait: Duration) -> anyhow::Result<u8> {
+    match command::ask(socket, ask, wait)? {
+        Some(Reply::Answer { granted, text }) => {
+            say(&format!(
+                "{}: {text}\n",
+                if granted { "granted" } else { "refused" }
+            ))?;
+            Ok(if granted { EXIT_GRANTED } else { EXIT_REFUSED })
+        }
+        Some(Reply::Background { pid, log }) => {
+            say(&format!(
+                "running as process {pid}, output in {log}; `kill {pid}` ends it\n"
+            ))?;
+            Ok(EXIT_GRANTED)
+        }
+        Some(Reply::Error { text }) => Err(anyhow!(text)),
+        Some(Reply::Blocked { .. }) => Err(anyhow!("the shim answered another question")),
+        None => {
+            say("no answer in time; go on without it, or ask again later\n")?;
+            Ok(EXIT_NO_ANSWER)
+        }
+    }
+}
+
+fn say(text: &str) -> std::io::Result<()> {
+    std::io::stdout().write_all(text.as_bytes())
+}

@@ -3,13 +3,66 @@
 //! A frame is: u32 head length, u32 body length (big endian), head as JSON ([`Head`]), body as raw bytes.
 //! Each side numbers its frames from 1 and keeps those not yet acknowledged; after a reconnect both say in
 //! `Hello` what they have received, and the rest is sent again. A frame with a known number is dropped.
+mod codec;
+mod link;
+
+pub use codec::{decode, encode};
+pub use link::{Link, Receipt};
+
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// Version of this protocol, told in both `Hello`s.
+pub const VERSION: u32 = 1;
 
 /// Largest head, in bytes.
 pub const HEAD_LIMIT: u32 = 1 << 20;
 /// Largest body, in bytes.
 pub const BODY_LIMIT: u32 = 1 << 20;
+
+/// A head and its body.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Frame<M> {
+    /// Numbers and message.
+    pub head: Head<M>,
+    /// Raw bytes that belong to the message; empty for most.
+    pub body: Bytes,
+}
+
+/// What is wrong with a frame or its numbers. Always the peer's fault, except `TooLong`; the connection is closed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// A length above [`HEAD_LIMIT`] or [`BODY_LIMIT`].
+    #[error("{part} of {bytes} bytes is longer than the limit of {limit}")]
+    TooLong {
+        /// `head` or `body`.
+        part: &'static str,
+        /// Its length.
+        bytes: u64,
+        /// The limit.
+        limit: u32,
+    },
+    /// The head is no message of this protocol.
+    #[error("the head cannot be read: {0}")]
+    BadHead(String),
+    /// Frames were left out.
+    #[error("frame {got} came where {expected} was expected")]
+    Gap {
+        /// Number received.
+        got: u64,
+        /// Number expected.
+        expected: u64,
+    },
+    /// The peer acknowledges what was never sent.
+    #[error("frame {got} is acknowledged, but only {sent} were sent")]
+    BadAcknowledgement {
+        /// Number acknowledged.
+        got: u64,
+        /// Highest number sent.
+        sent: u64,
+    },
+}
 
 /// The head of a frame.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,6 +83,8 @@ pub enum ToShim {
     Hello {
         /// Protocol version, 1.
         version: u32,
+        /// Random, new at each start of the supervisor's client: a new one begins both numberings anew.
+        session: String,
     },
     /// What the machine must be told before anything runs: trust, environment, clock.
     Setup {
@@ -58,7 +113,7 @@ pub enum ToShim {
         /// The command's id.
         id: String,
     },
-    /// Writes a file (body = content), atomically, making its folders.
+    /// Writes a file (body = content or a piece of it), atomically, making its folders.
     WriteFile {
         /// Id for the answer.
         id: String,
@@ -66,6 +121,9 @@ pub enum ToShim {
         path: String,
         /// Permission bits.
         mode: u32,
+        /// Whether more pieces with this id follow; only after the last one is there a file and an answer.
+        #[serde(default)]
+        more: bool,
     },
     /// Reads a file, at most 1 MiB from an offset.
     ReadFile {
@@ -104,6 +162,16 @@ pub enum FromShim {
         version: u32,
         /// Random, new at each start of the shim: tells a restart from a reconnect.
         boot: String,
+        /// Commands that are running now.
+        #[serde(default)]
+        running: Vec<String>,
+    },
+    /// Answer to each `Exec`, before anything else about it: what follows is its output from the beginning.
+    Started {
+        /// The command.
+        id: String,
+        /// Whether it was known already, so that it is told again and not run again.
+        known: bool,
     },
     /// Setup is done.
     Ready {
@@ -117,7 +185,7 @@ pub enum FromShim {
         /// Which stream.
         stream: Stream,
     },
-    /// A command ended. Comes exactly once for each id, after all its output.
+    /// A command ended. Comes exactly once for each `Started`, after all its output.
     Exited {
         /// The command.
         id: String,
