@@ -1,4 +1,6 @@
 //! What a machine driver offers, and the handle through which a run uses its machine.
+pub mod channel;
+
 use async_trait::async_trait;
 use sallyport_shim::wire::{BlockedNotice, ExecEnd, Stream};
 use serde::{Deserialize, Serialize};
