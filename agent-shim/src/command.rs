@@ -41,7 +41,9 @@ pub fn ask(socket: &Path, question: &Ask, wait: Duration) -> io::Result<Option<R
 /// Sentence saying what is wrong.
 pub fn parse_target(target: &str) -> Result<(String, u16), String> {
     if target.contains(['/', '@', ' ']) {
-        return Err(format!("`{target}` is not a host: write it as `example.com` or `example.com:8443`"));
+        return Err(format!(
+            "`{target}` is not a host: write it as `example.com` or `example.com:8443`"
+        ));
     }
     let (host, port) = match target.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),

@@ -9,15 +9,17 @@ mod logs;
 mod ls;
 mod plain;
 pub mod policy;
+mod run;
 mod say;
 mod screen;
-mod state;
+mod secret;
 mod stop;
+mod up;
 
+use crate::state_dir::StateDir;
 use clap::{Parser, Subcommand};
 pub use failure::{Failure, INVALID_POLICY, RETRY_LATER};
 pub use screen::Screen;
-pub use state::StateDir;
 use std::future::Future;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -36,6 +38,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start gateway, engine and web page
+    Up(up::Args),
+    /// Start a run from a file and show its conversation
+    Run(run::Args),
     /// List the runs, newest first
     Ls(ls::Args),
     /// Show a run's conversation
@@ -48,6 +54,8 @@ enum Command {
     Log(log::Args),
     /// Check, explain and test policy files
     Policy(policy::Args),
+    /// Keep secrets in the gateway's store
+    Secret(secret::Args),
     /// Print an address that logs a browser in, once
     Login(login::Args),
 }
@@ -69,18 +77,21 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
     prepare();
     let state = cli.state;
     match cli.command {
+        Command::Up(args) => block_on(up::run(&state_dir(state)?, args)),
+        Command::Run(args) => block_on(run::run(&state_dir(state)?, args)),
         Command::Ls(args) => block_on(ls::run(&state_dir(state)?, args)),
         Command::Logs(args) => block_on(logs::run(&state_dir(state)?, args)),
         Command::Stop(args) => block_on(stop::run(&state_dir(state)?, args)),
         Command::Say(args) => block_on(say::run(&state_dir(state)?, args)),
         Command::Log(args) => block_on(log::run(&state_dir(state)?, args)),
         Command::Policy(args) => policy::run(args),
+        Command::Secret(args) => block_on(secret::run(&state_dir(state)?, args)),
         Command::Login(args) => block_on(login::run(&state_dir(state)?, args)),
     }
 }
 
 fn state_dir(given: Option<PathBuf>) -> Result<StateDir, Failure> {
-    StateDir::locate(given, |name| std::env::var_os(name))
+    Ok(StateDir::locate(given, |name| std::env::var_os(name))?)
 }
 
 /// The crypto provider and the log; no thread is started.

@@ -8,9 +8,12 @@ pub mod gateway;
 pub mod machine;
 pub mod model;
 pub mod people;
+pub mod registries;
 pub mod run;
 pub mod runs;
+pub mod state_dir;
 pub mod store;
+pub mod up;
 pub mod web;
 
 #[cfg(test)]

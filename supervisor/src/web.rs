@@ -8,6 +8,7 @@ mod tests;
 
 use crate::gateway::Door;
 use crate::people::{Identity, People};
+use crate::registries::Registries;
 use crate::runs::Runs;
 use axum::{Router, middleware};
 pub use problem::ApiError;
@@ -23,6 +24,8 @@ pub struct App {
     pub door: Arc<dyn Door>,
     /// Log-ins.
     pub people: Arc<People>,
+    /// This host's package registries.
+    pub registries: Arc<Registries>,
     /// `http://HOST:PORT` under which browsers find the page.
     pub address: String,
     /// Cancelled when the supervisor goes down: ends the streams, so that clients come back to the next one.

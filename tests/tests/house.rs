@@ -114,7 +114,12 @@ fn modules_of_a_crate_form_no_circle() {
             continue;
         };
         let wire_types = parts.get(3).is_some_and(|file| file == "types.rs") && first == "control";
-        let module = if wire_types { WIRE_TYPES } else { first.trim_end_matches(".rs") }.to_owned();
+        let module = if wire_types {
+            WIRE_TYPES
+        } else {
+            first.trim_end_matches(".rs")
+        }
+        .to_owned();
         if src != "src" || module == "lib" || module == "main" {
             continue;
         }

@@ -1,7 +1,8 @@
 //! Client of a running supervisor: the HTTP API over the unix socket in its state directory.
-use super::{Failure, RETRY_LATER, StateDir};
+use super::{Failure, RETRY_LATER};
 use crate::conversation::Entry;
 use crate::runs::{RunRequest, RunSummary};
+use crate::state_dir::StateDir;
 use crate::web::api::{LoginAddress, Message};
 use futures_util::stream::StreamExt as _;
 use http::Method;
@@ -129,10 +130,7 @@ impl Supervisor {
     async fn send(&self, call: RequestBuilder) -> Result<Response, Failure> {
         let response = call.send().await.map_err(|error| {
             if error.is_connect() {
-                Failure::new(format!(
-                    "no supervisor runs on `{}`; start one with `sallyport up`, or name another directory with --state DIR",
-                    self.state
-                ))
+                self.missing()
             } else {
                 self.broken(&error)
             }
@@ -146,6 +144,15 @@ impl Supervisor {
             .await
             .unwrap_or_else(|_| unreadable(status));
         Err(Failure::from_problem(&problem))
+    }
+
+    /// Nobody answers on the state directory.
+    pub(super) fn missing(&self) -> Failure {
+        let state = &self.state;
+        let text = format!(
+            "no supervisor runs on `{state}`; start one with `sallyport up`, or name another directory with --state DIR"
+        );
+        Failure::with_code(RETRY_LATER, text)
     }
 
     fn broken(&self, error: &reqwest::Error) -> Failure {

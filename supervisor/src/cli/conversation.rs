@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Lines of a tool's output that are shown.
 const OUTPUT_LINES: usize = 12;
 /// How often a supervisor that went away is looked for before giving up.
-const RECONNECTS: usize = 30;
+const RECONNECTS: usize = 120;
 
 /// Shows entries in order.
 #[derive(Debug)]

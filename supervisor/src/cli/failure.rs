@@ -31,7 +31,7 @@ impl Failure {
     /// From the supervisor's answer.
     pub fn from_problem(problem: &Problem) -> Self {
         if !problem.policy.is_empty() {
-            let listed: Vec<String> = problem.policy.iter().map(shown).collect();
+            let listed: Vec<String> = problem.policy.iter().map(ToString::to_string).collect();
             return Self::with_code(
                 INVALID_POLICY,
                 format!("{}\n{}", problem.detail, listed.join("\n")),
@@ -47,13 +47,30 @@ impl Failure {
     }
 }
 
-/// `file:line:column: message`, and the hint on a second line.
-fn shown(problem: &sallyport_policy::Problem) -> String {
-    let at = format!("{}:{}:{}", problem.file, problem.line, problem.column);
-    let hint = problem
-        .hint
-        .as_ref()
-        .map(|hint| format!("\n  hint: {hint}"))
-        .unwrap_or_default();
-    format!("{at}: {}{hint}", problem.message)
+impl From<crate::state_dir::StateError> for Failure {
+    fn from(error: crate::state_dir::StateError) -> Self {
+        let code = if matches!(error, crate::state_dir::StateError::NoHome) {
+            2
+        } else {
+            1
+        };
+        Self::with_code(code, error.to_string())
+    }
+}
+
+impl From<crate::up::UpError> for Failure {
+    fn from(error: crate::up::UpError) -> Self {
+        let code = match error {
+            crate::up::UpError::Gateway(_) => RETRY_LATER,
+            crate::up::UpError::Open(_) => 2,
+            _ => 1,
+        };
+        Self::with_code(code, error.to_string())
+    }
+}
+
+impl From<crate::up::programs::ProgramError> for Failure {
+    fn from(error: crate::up::programs::ProgramError) -> Self {
+        Self::new(error.to_string())
+    }
 }

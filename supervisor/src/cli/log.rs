@@ -1,7 +1,8 @@
 //! `sallyport log`: the network log as a table that fits the terminal, or as JSON lines.
 use super::client::Supervisor;
 use super::screen::Style;
-use super::{Failure, Screen, StateDir, plain};
+use super::{Failure, Screen, plain};
+use crate::state_dir::StateDir;
 use sallyport_gateway::control::types::{AuditQuery, AuditRecord, Verdict};
 use std::process::ExitCode;
 

@@ -1,6 +1,7 @@
 //! `sallyport login`: an address that logs a browser in, once.
 use super::client::Supervisor;
-use super::{Failure, Screen, StateDir};
+use super::{Failure, Screen};
+use crate::state_dir::StateDir;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]

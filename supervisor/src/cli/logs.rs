@@ -1,9 +1,10 @@
 //! `sallyport logs`: a run's conversation, so far or live.
 use super::client::Supervisor;
 use super::conversation::Teller;
-use super::{Failure, Screen, StateDir};
+use super::{Failure, Screen};
 use crate::conversation::{Entry, What};
 use crate::runs::RunState;
+use crate::state_dir::StateDir;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 

@@ -1,13 +1,14 @@
 //! `sallyport ls`: runs, newest first.
 use super::client::Supervisor;
 use super::screen::Style;
-use super::{Failure, Screen, StateDir, plain};
+use super::{Failure, Screen, plain};
 use crate::runs::{Outcome, RunState, RunSummary};
+use crate::state_dir::StateDir;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Print the runs as JSON
+    /// Print the runs as JSON, one a line
     #[arg(long)]
     json: bool,
 }
@@ -16,9 +17,11 @@ pub(super) async fn run(state: &StateDir, args: Args) -> Result<ExitCode, Failur
     let runs = Supervisor::of(state)?.runs().await?;
     let screen = Screen::stdout();
     if args.json {
-        let text = serde_json::to_string_pretty(&runs)
-            .map_err(|error| Failure::new(format!("the runs cannot be shown: {error}")))?;
-        screen.line(&text);
+        for run in &runs {
+            let text = serde_json::to_string(run)
+                .map_err(|error| Failure::new(format!("a run cannot be shown: {error}")))?;
+            screen.line(&text);
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if runs.is_empty() {

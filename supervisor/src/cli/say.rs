@@ -1,6 +1,7 @@
 //! `sallyport say`: a message to a run's agent, seen at its next step.
+use super::Failure;
 use super::client::Supervisor;
-use super::{Failure, StateDir};
+use crate::state_dir::StateDir;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]

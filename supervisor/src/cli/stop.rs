@@ -1,6 +1,7 @@
 //! `sallyport stop`: ends a run.
 use super::client::Supervisor;
-use super::{Failure, Screen, StateDir, plain};
+use super::{Failure, Screen, plain};
+use crate::state_dir::StateDir;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]

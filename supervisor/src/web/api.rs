@@ -11,10 +11,12 @@
 //! | `POST /api/runs/{id}/stop` | | 204 |
 //! | `GET /api/runs/{id}/events` (`Last-Event-ID` or `?after=N`) | | SSE of `Entry`, `id` its sequence; 204 where nothing will follow |
 //! | `GET /api/audit?...` | | network log, newest first (`AuditQuery`) |
-//! | `POST /api/policy/check` | YAML text | `{"problems": [...]}` |
+//! | `GET /api/host/registries` | | policy and variables for this host's own package registries |
+//! | `POST /api/policy/check` (`?registries=host`) | YAML text | `{"problems": [...]}` |
 //!
 //! Errors are `application/problem+json` (RFC 9457).
 mod audit;
+mod host;
 mod input;
 mod people;
 mod policy;
@@ -43,6 +45,7 @@ pub(super) fn routes() -> Router<App> {
         .route("/api/runs/{id}/stop", post(runs::stop))
         .route("/api/runs/{id}/events", get(stream::events))
         .route("/api/audit", get(audit::search))
+        .route("/api/host/registries", get(host::registries))
         .route("/api/policy/check", post(policy::check))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
 }

@@ -15,6 +15,7 @@ struct Assets;
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/", get(|| page("runs.html")))
+        .route("/new", get(|| page("new.html")))
         .route("/runs/{id}", get(|| page("run.html")))
         .route("/log", get(|| page("log.html")))
         .route("/login", get(log_in))

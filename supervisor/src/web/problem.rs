@@ -1,6 +1,7 @@
 //! Errors of the API, as problem documents (RFC 9457).
 use crate::gateway::GatewayError;
 use crate::people::PeopleError;
+use crate::registries::RegistriesError;
 use crate::runs::RunsError;
 use axum::extract::rejection::{BytesRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::response::{IntoResponse, Response};
@@ -69,6 +70,12 @@ impl From<GatewayError> for ApiError {
 impl From<PeopleError> for ApiError {
     fn from(error: PeopleError) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    }
+}
+
+impl From<RegistriesError> for ApiError {
+    fn from(error: RegistriesError) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
     }
 }
 

@@ -1,6 +1,9 @@
 //! Checks a policy as it is typed, by the same code that decides.
-use crate::web::ApiError;
+use super::input::Query;
+use crate::web::{ApiError, App};
 use axum::Json;
+use axum::extract::State;
+use axum::extract::rejection::StringRejection;
 use sallyport_policy::{Policy, PolicyText, Problem};
 use serde::{Deserialize, Serialize};
 
@@ -14,17 +17,40 @@ pub struct Checked {
     pub problems: Vec<Problem>,
 }
 
+/// What the policy may include besides what is shipped.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct With {
+    registries: Option<Host>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Host {
+    Host,
+}
+
 pub(super) async fn check(
-    text: Result<String, axum::extract::rejection::StringRejection>,
+    State(app): State<App>,
+    Query(with): Query<With>,
+    text: Result<String, StringRejection>,
 ) -> Result<Json<Checked>, ApiError> {
     let text = text.map_err(|rejection| ApiError::new(rejection.status(), rejection.body_text()))?;
-    let policy = PolicyText {
+    let mut texts = vec![PolicyText {
         name: TYPED.to_owned(),
         text,
-    };
-    let problems = match Policy::compile(&[policy]) {
-        Ok(_) => Vec::new(),
-        Err(problems) => problems,
+    }];
+    if let Some(Host::Host) = with.registries {
+        texts.push(app.registries.get().await?.policy.clone());
+    }
+    let checked = tokio::task::spawn_blocking(move || Policy::compile(&texts)).await;
+    let problems = match checked {
+        Ok(Ok(policy)) => policy.warnings().to_vec(),
+        Ok(Err(problems)) => problems,
+        Err(error) => {
+            let detail = format!("the check broke off: {error}");
+            return Err(ApiError::new(http::StatusCode::INTERNAL_SERVER_ERROR, detail));
+        }
     };
     Ok(Json(Checked { problems }))
 }

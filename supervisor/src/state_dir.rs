@@ -1,5 +1,4 @@
 //! The state directory: where it is, who may look into it, and who is in charge of it.
-use super::Failure;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
@@ -9,6 +8,42 @@ use std::path::{Path, PathBuf};
 const SOCKET_PATH_LIMIT: usize = 107;
 /// The longest socket below the state directory, to check before anything is started.
 const LONGEST_SOCKET: &str = "machines/01234567-89ab-cdef-0123-456789abcdef/control.sock";
+
+/// Why a state directory cannot be used. Another one, given with `--state DIR`, helps in every case.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// Nobody said where.
+    #[error("no state directory: $HOME is not set; give one with --state DIR")]
+    NoHome,
+    /// Sockets in it would have names that the system does not take.
+    #[error("the state directory's path `{}` is {over} bytes too long for the sockets in it; give a shorter one with --state DIR", path.display())]
+    TooLong {
+        /// Directory.
+        path: PathBuf,
+        /// Bytes too many.
+        over: usize,
+    },
+    /// The file system says no.
+    #[error("the state directory `{}` {why}; give one that you can write with --state DIR", path.display())]
+    Unusable {
+        /// Directory or file.
+        path: PathBuf,
+        /// What is wrong, in a few words.
+        why: String,
+    },
+    /// Another supervisor has it.
+    #[error("a supervisor runs on `{}` already; use it, or give another directory with --state DIR", .0.display())]
+    Taken(PathBuf),
+}
+
+impl StateError {
+    fn unusable(path: &Path, why: String) -> Self {
+        Self::Unusable {
+            path: path.to_path_buf(),
+            why,
+        }
+    }
+}
 
 /// A state directory by its absolute path. It need not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +62,7 @@ impl StateDir {
     pub fn locate(
         given: Option<PathBuf>,
         variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, StateError> {
         let set = |name| {
             variable(name)
                 .filter(|value| !value.is_empty())
@@ -40,14 +75,9 @@ impl StateDir {
                     .map(|path| path.join("sallyport"))
             })
             .or_else(|| set("HOME").map(|home| home.join(".local/state/sallyport")))
-            .ok_or_else(|| {
-                Failure::with_code(
-                    2,
-                    "no state directory: $HOME is not set; give one with --state DIR",
-                )
-            })?;
-        let root = std::path::absolute(&root)
-            .map_err(|error| Failure::new(format!("`{}` is no path: {error}", root.display())))?;
+            .ok_or(StateError::NoHome)?;
+        let root =
+            std::path::absolute(&root).map_err(|error| StateError::unusable(&root, error.to_string()))?;
         Ok(Self { root })
     }
 
@@ -67,14 +97,13 @@ impl StateDir {
     }
 
     /// Makes it, mode 0700, and checks that it is ours and can be written.
-    pub fn prepare(&self) -> Result<(), Failure> {
+    pub fn prepare(&self) -> Result<(), StateError> {
         let longest = self.join(LONGEST_SOCKET).as_os_str().len();
-        if longest > SOCKET_PATH_LIMIT {
-            let over = longest - SOCKET_PATH_LIMIT;
-            return Err(Failure::new(format!(
-                "the state directory's path `{}` is {over} bytes too long for the sockets in it; give a shorter one with --state DIR",
-                self.root.display()
-            )));
+        if let Some(over) = longest.checked_sub(SOCKET_PATH_LIMIT + 1) {
+            return Err(StateError::TooLong {
+                path: self.root.clone(),
+                over: over + 1,
+            });
         }
         for folder in ["", "run", "logs"] {
             self.make(&self.root.join(folder))?;
@@ -82,44 +111,29 @@ impl StateDir {
         Ok(())
     }
 
-    fn make(&self, folder: &Path) -> Result<(), Failure> {
-        let refused = |what: String| {
-            Failure::new(format!(
-                "{what}; give a directory that you can write with --state DIR"
-            ))
-        };
-        let shown = folder.display();
+    fn make(&self, folder: &Path) -> Result<(), StateError> {
+        let unusable = |why: String| StateError::unusable(folder, why);
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)
-            .map_err(|error| refused(format!("the state directory `{shown}` cannot be made: {error}")))?;
-        let facts = std::fs::metadata(folder)
-            .map_err(|error| refused(format!("the state directory `{shown}` cannot be read: {error}")))?;
+            .map_err(|error| unusable(format!("cannot be made: {error}")))?;
+        let facts =
+            std::fs::metadata(folder).map_err(|error| unusable(format!("cannot be read: {error}")))?;
         if facts.uid() != rustix::process::geteuid().as_raw() {
-            return Err(refused(format!(
-                "the state directory `{shown}` belongs to another user"
-            )));
+            return Err(unusable("belongs to another user".to_owned()));
         }
         if facts.mode() & 0o077 != 0 {
             if !self.may_close(folder) {
-                return Err(refused(format!(
-                    "the state directory `{shown}` is open to others and holds files that are not Sallyport's"
-                )));
+                return Err(unusable(
+                    "is open to others and holds files that are not Sallyport's".to_owned(),
+                ));
             }
-            std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).map_err(|error| {
-                refused(format!(
-                    "the state directory `{shown}` is open to others and stays so: {error}"
-                ))
-            })?;
+            std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))
+                .map_err(|error| unusable(format!("is open to others and stays so: {error}")))?;
         }
-        rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).map_err(
-            |error| {
-                refused(format!(
-                    "the state directory `{shown}` cannot be written: {error}"
-                ))
-            },
-        )
+        rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+            .map_err(|error| unusable(format!("cannot be written: {error}")))
     }
 
     /// Whether a folder may be closed to others: an empty one, or one that Sallyport made.
@@ -129,11 +143,10 @@ impl StateDir {
     }
 
     /// Takes the directory for this process; fails while another supervisor has it.
-    pub fn hold(&self) -> Result<Held, Failure> {
+    pub fn hold(&self) -> Result<Held, StateError> {
         let path = self.join("run/supervisor.lock");
-        let unusable = |error: std::io::Error| {
-            Failure::new(format!("the lock `{}` cannot be used: {error}", path.display()))
-        };
+        let unusable =
+            |error: std::io::Error| StateError::unusable(&path, format!("cannot be locked: {error}"));
         let lock = File::options()
             .read(true)
             .write(true)
@@ -143,10 +156,7 @@ impl StateDir {
             .map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => Ok(Held { _lock: lock }),
-            Err(std::fs::TryLockError::WouldBlock) => Err(Failure::new(format!(
-                "a supervisor runs on `{}` already; use it, or give another directory with --state DIR",
-                self.root.display()
-            ))),
+            Err(std::fs::TryLockError::WouldBlock) => Err(StateError::Taken(self.root.clone())),
             Err(std::fs::TryLockError::Error(error)) => Err(unusable(error)),
         }
     }
@@ -156,7 +166,7 @@ impl StateDir {
 mod tests {
     use super::*;
 
-    fn located(given: Option<&str>, variables: &[(&str, &str)]) -> Result<StateDir, Failure> {
+    fn located(given: Option<&str>, variables: &[(&str, &str)]) -> Result<StateDir, StateError> {
         StateDir::locate(given.map(PathBuf::from), |name| {
             variables
                 .iter()
@@ -175,7 +185,7 @@ mod tests {
             located(None, &relative).unwrap().root(),
             Path::new("/h/.local/state/sallyport")
         );
-        assert_eq!(located(None, &[]).unwrap_err().code(), 2);
+        assert!(matches!(located(None, &[]), Err(StateError::NoHome)));
     }
 
     #[test]
