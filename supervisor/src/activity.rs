@@ -16,7 +16,7 @@ use crate::runs::RunRequest;
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder, Retryable as _};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 /// How often and how long a passing fault is waited out. Waits double and jitter.
@@ -69,6 +69,8 @@ pub struct Hands {
     pub conversations: Conversations,
     /// With passing faults.
     pub patience: Patience,
+    /// Up to where the runs have heard of the gateway's log.
+    pub heard: watch::Sender<u64>,
 }
 
 /// What the effects of one run work with.

@@ -2,6 +2,9 @@
 pub mod follow;
 pub mod store;
 
+#[cfg(test)]
+mod tests;
+
 use sallyport_shim::wire::BlockedNotice;
 use serde::{Deserialize, Serialize};
 

@@ -9,6 +9,9 @@ mod timers;
 mod watch;
 mod worker;
 
+#[cfg(test)]
+mod tests;
+
 use crate::activity::{Context, Hands, Patience, close, machine};
 use crate::conversation::store::Conversations;
 use crate::gateway::Door;
@@ -80,16 +83,23 @@ impl Engine {
             models: Models::new(parts.models)?,
             conversations,
             patience: Patience::default(),
+            heard: tokio::sync::watch::Sender::new(0),
         };
-        Self::assemble(Arc::new(journal), Arc::new(hands), Some(lock)).await
+        Self::assemble(
+            Arc::new(journal),
+            Arc::new(hands),
+            Some(lock),
+            CancellationToken::new(),
+        )
+        .await
     }
 
     async fn assemble(
         journal: Arc<dyn Journal>,
         hands: Arc<Hands>,
         lock: Option<Lock>,
+        closing: CancellationToken,
     ) -> Result<Arc<Self>, EngineError> {
-        let closing = CancellationToken::new();
         let shop = Shop {
             journal,
             board: Board::default(),
@@ -108,6 +118,7 @@ impl Engine {
             shop,
             door,
             contexts: Arc::clone(&engine.contexts),
+            heard: engine.hands.heard.clone(),
         };
         engine.shop.tasks.spawn(watch.run());
         Ok(Arc::new(engine))
@@ -123,9 +134,11 @@ impl Engine {
     async fn recover(&self) -> Result<(), EngineError> {
         let heads = self.shop.journal.heads().await?;
         self.remove_strays(&heads).await;
+        let going = self.hands.conversations.going().await?;
         for head in heads {
             self.shop.board.put(head.clone(), None);
-            if !head.is_over() {
+            // One that was killed between its last record and its last words has these still to say.
+            if !head.is_over() || going.contains(&head.summary.id) {
                 self.resume(head).await;
             }
         }
@@ -137,10 +150,12 @@ impl Engine {
         let run = head.summary.id.clone();
         let records = match self.shop.journal.records(&run).await {
             Ok(records) => records,
+            Err(_) if head.is_over() => return service::last_words(&self.hands, &head, Vec::new()).await,
             Err(fault) => return self.shop.board.hold(&run, &fault.to_string()),
         };
         match replay::replay(&records) {
             Ok(rebuilt) => self.employ(head, rebuilt),
+            Err(_) if head.is_over() => service::last_words(&self.hands, &head, Vec::new()).await,
             Err(mismatch) => self.shop.board.hold(&run, &mismatch.to_string()),
         }
     }
@@ -159,7 +174,9 @@ impl Engine {
             closing: self.shop.closing.clone(),
         });
         let head = worker::head_of(&head, &rebuilt.state, rebuilt.sequence);
-        self.shop.board.put(head.clone(), Some(inbox));
+        self.shop
+            .board
+            .put(head.clone(), (!head.is_over()).then_some(inbox));
         let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         contexts.retain(|_, known| known.strong_count() > 0);
         contexts.insert(run, Arc::downgrade(&context));

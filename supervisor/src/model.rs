@@ -6,6 +6,9 @@ pub mod scripted;
 mod sse;
 pub mod types;
 
+#[cfg(test)]
+mod tests;
+
 use crate::runs::ModelChoice;
 use anthropic::Anthropic;
 use events::Caller;

@@ -2,10 +2,12 @@
 use crate::activity::output::{Clip, Lossy};
 use crate::activity::{Context, machine};
 use crate::conversation::store::Piece;
+use crate::gateway::GatewayError;
 use crate::machine::{ExecCall, ExecOutcome, Machine, MachineError, MachineRecord, OutputPiece};
 use crate::model::types::ToolCall;
 use crate::run::event::Event;
 use crate::run::tools::Tool;
+use sallyport_gateway::control::types::AuditQuery;
 use sallyport_shim::wire::{ExecEnd, Stream};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Time that the machine has to say how a command ended, beyond the command's own limit.
 const GRACE: Duration = Duration::from_secs(60);
+/// Longest wait for refusals that are on their way.
+const HEAR: Duration = Duration::from_secs(1);
 /// Most bytes read of a file.
 const READ_BYTES: u64 = 256 << 10;
 /// Where commands run.
@@ -83,7 +87,10 @@ async fn carry_out(
                 outcome = tokio::time::timeout(limit, work) => outcome.ok(),
             };
             match outcome {
-                Some(outcome) => outcome,
+                Some(outcome) => {
+                    hear(context).await;
+                    outcome
+                }
                 None => {
                     machine.cancel(&job.exec).await?;
                     let text = "the machine did not say in time how the command ended; it was cancelled and may have had effects";
@@ -175,6 +182,34 @@ async fn show(context: &Context, job: &Job, mut output: mpsc::Receiver<OutputPie
         }
     }
     clip
+}
+
+/// Waits a moment until the run has heard what the gateway refused to this command, so that the next step knows it.
+async fn hear(context: &Context) {
+    let query = AuditQuery {
+        session: Some(context.run.clone()),
+        limit: Some(1),
+        ..AuditQuery::default()
+    };
+    let heard = async {
+        let newest = context
+            .hands
+            .door
+            .audit(&query)
+            .await?
+            .first()
+            .map_or(0, |record| record.sequence);
+        // The sender lives as long as the hands do.
+        let _ = context
+            .hands
+            .heard
+            .subscribe()
+            .wait_for(|heard| *heard >= newest)
+            .await;
+        Ok::<(), GatewayError>(())
+    };
+    // A refusal that comes later is told with the step after.
+    let _ = tokio::time::timeout(HEAR, heard).await;
 }
 
 fn ending(outcome: &ExecOutcome, timeout_ms: u64) -> (String, bool) {

@@ -3,7 +3,7 @@ use crate::conversation::{Entry, What};
 use crate::store::{Need, Store, StoreError, seal};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
@@ -12,6 +12,8 @@ const ENTRIES: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("e
 const FEEDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("feeds");
 /// Of each call: number of its first piece of output, and how many bytes of output were taken.
 const OUTPUTS: TableDefinition<'_, (&str, &str), (u64, u64)> = TableDefinition::new("outputs");
+/// Conversations that have not ended.
+const GOING: TableDefinition<'_, &str, ()> = TableDefinition::new("going");
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
 /// Numbers set aside on disk at once, so that pieces shown before they are durable are never shown again as something else.
@@ -84,6 +86,7 @@ impl Conversations {
             transaction.open_table(ENTRIES)?;
             transaction.open_table(FEEDS)?;
             transaction.open_table(OUTPUTS)?;
+            transaction.open_table(GOING)?;
             Ok((Need::Durable, epoch))
         });
         let epoch = epoch.await?;
@@ -199,7 +202,10 @@ impl Conversations {
             feed.row.mark = mark;
             feed.need = Need::Durable;
             feed.compact(&entry)?;
-            feed.row.ended = matches!(entry.what, What::Ended { .. });
+            if matches!(entry.what, What::Ended { .. }) {
+                feed.row.ended = true;
+                feed.transaction.open_table(GOING)?.remove(feed.run)?;
+            }
             feed.put(entry)
         })
         .await
@@ -211,6 +217,15 @@ impl Conversations {
         self.store
             .read(move |transaction| Ok(read_feed(transaction, &run)?.mark))
             .await
+    }
+
+    /// Runs whose conversation has not ended.
+    pub async fn going(&self) -> Result<BTreeSet<String>, StoreError> {
+        let read = self.store.read(|transaction| {
+            let rows = transaction.open_table(GOING)?;
+            rows.iter()?.map(|row| Ok(row?.0.value().to_owned())).collect()
+        });
+        read.await
     }
 
     /// Entries after a number, at most a page of them; and whether nothing will follow these.
@@ -285,6 +300,9 @@ impl<'a> Open<'a> {
             .open_table(FEEDS)?
             .get(run)?
             .map(|bytes| bytes.value().to_vec());
+        if bytes.is_none() {
+            transaction.open_table(GOING)?.insert(run, ())?;
+        }
         let mut row = feed(run, bytes.as_deref())?;
         if row.epoch != epoch {
             // Numbers up to `reserved` may have been shown by the process before.

@@ -1,4 +1,5 @@
 //! What may be done with runs: the engine's side of [`Runs`].
+use crate::activity::Hands;
 use crate::conversation::{Entry, What};
 use crate::engine::Engine;
 use crate::engine::journal::{Begun, FORMAT, Head, JournalError, Key, Record, marks};
@@ -206,34 +207,40 @@ impl Engine {
             event: Event::StopAsked { user: user.into() },
             commands: Vec::new(),
         };
-        let at = record.at;
         self.shop
             .journal
             .append(head.clone(), record)
             .await
             .map_err(unavailable)?;
         self.shop.board.show(&head);
-        let mut whats: Vec<What> = notes.into_iter().map(|text| What::Note { text }).collect();
-        whats.push(What::Ended {
-            outcome: Outcome::Stopped,
-            text,
-        });
-        for (index, what) in (0u32..).zip(whats) {
-            let entry = Entry {
-                sequence: 0,
-                at,
-                step: head.summary.steps,
-                attempt: 1,
-                what,
-            };
-            let said = self
-                .hands
-                .conversations
-                .say(&run, (head.sequence, index), entry)
-                .await;
-            said.map_err(|fault| RunsError::Unavailable(fault.to_string()))?;
-        }
+        last_words(&self.hands, &head, notes).await;
         Ok(())
+    }
+}
+
+/// Ends the conversation of a run whose journal cannot be replayed.
+pub(super) async fn last_words(hands: &Hands, head: &Head, notes: Vec<String>) {
+    let RunState::Ended { outcome, text } = head.summary.state.clone() else {
+        return;
+    };
+    let mut whats: Vec<What> = notes.into_iter().map(|text| What::Note { text }).collect();
+    whats.push(What::Ended { outcome, text });
+    for (index, what) in (0u32..).zip(whats) {
+        let entry = Entry {
+            sequence: 0,
+            at: Timestamp::now(),
+            step: head.summary.steps,
+            attempt: 1,
+            what,
+        };
+        if let Err(fault) = hands
+            .conversations
+            .say(&head.summary.id, (head.sequence, index), entry)
+            .await
+        {
+            tracing::warn!(run = %head.summary.id, %fault, "the end is said at the next start");
+            return;
+        }
     }
 }
 

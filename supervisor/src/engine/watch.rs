@@ -9,6 +9,7 @@ use sallyport_gateway::control::types::AuditRecord;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Records after which the place in the log is noted, where none of them is a refusal.
 const NOTE_EVERY: u64 = 256;
@@ -21,6 +22,7 @@ pub(super) struct Watch {
     pub(super) shop: Shop,
     pub(super) door: Arc<dyn Door>,
     pub(super) contexts: Contexts,
+    pub(super) heard: watch::Sender<u64>,
 }
 
 impl Watch {
@@ -76,6 +78,7 @@ impl Watch {
             let record = record?;
             let told = self.tell(&record).await;
             *seen = (*seen).max(record.sequence);
+            self.heard.send_replace(*seen);
             if told || *seen >= noted + NOTE_EVERY {
                 noted = *seen;
                 if let Err(fault) = self.shop.journal.note_audit(noted).await {
