@@ -1,3 +1,10 @@
 //! The API that the supervisor calls: JSON over HTTP on a unix socket, listeners over a second one.
+//!
+//! Both sockets belong to the gateway's user alone (mode 0600 in a folder of mode 0700); whoever can open them is the
+//! supervisor. See [`types`] for the calls.
+pub mod handlers;
 pub mod handover;
+pub mod serve;
 pub mod types;
+
+pub use serve::{Control, SocketError, bind};

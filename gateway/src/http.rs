@@ -1,4 +1,6 @@
 //! HTTP/1.1 and HTTP/2 towards the machine: connections, each request of which goes through `exchange`.
+pub mod body;
+pub mod coding;
 pub mod exchange;
 pub mod forward;
 pub mod head;

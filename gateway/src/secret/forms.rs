@@ -21,7 +21,7 @@ pub(super) fn forms(value: &[u8], stand_in: &[u8]) -> Vec<(Zeroizing<Vec<u8>>, V
     add(value.to_vec(), stand_in.to_vec());
     for upper in [false, true] {
         add(hex(value, upper), hex(stand_in, upper));
-        for kept in PERCENT_SETS {
+        for kept in &Kept::choices(value) {
             add(percent(value, kept, upper), percent(stand_in, kept, upper));
         }
     }
@@ -59,47 +59,55 @@ fn hex_digits(byte: u8, upper: bool) -> [u8; 2] {
     [digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]]
 }
 
+/// Distinct punctuation characters up to which every choice of kept ones is looked for.
+const EVERY_CHOICE: usize = 4;
+
 /// What an encoder leaves as it is besides letters and digits; `None` encodes those too. Space as `+` is the form's way.
 struct Kept {
-    others: Option<&'static [u8]>,
+    others: Option<Vec<u8>>,
     plus: bool,
 }
 
-const PERCENT_SETS: [&Kept; 6] = [
-    // RFC 3986 unreserved.
-    &Kept {
-        others: Some(b"-._~"),
-        plus: false,
-    },
-    // encodeURIComponent.
-    &Kept {
-        others: Some(b"-._~!*'()"),
-        plus: false,
-    },
-    // application/x-www-form-urlencoded (WHATWG), and Python's quote_plus.
-    &Kept {
-        others: Some(b"*-._"),
-        plus: true,
-    },
-    &Kept {
-        others: Some(b"-._~"),
-        plus: true,
-    },
-    // A path segment, RFC 3986 section 3.3, with the slash of a path.
-    &Kept {
-        others: Some(b"-._~!$&'()*+,;=:@/"),
-        plus: false,
-    },
-    &Kept {
-        others: None,
-        plus: false,
-    },
-];
+impl Kept {
+    /// The usual encoders' choices, and every other one where the value has few characters to choose from.
+    fn choices(value: &[u8]) -> Vec<Self> {
+        let of = |others: &[u8], plus| Self {
+            others: Some(others.to_vec()),
+            plus,
+        };
+        let mut choices = vec![
+            // RFC 3986 unreserved.
+            of(b"-._~", false),
+            // encodeURIComponent.
+            of(b"-._~!*'()", false),
+            // application/x-www-form-urlencoded (WHATWG), and Python's quote_plus.
+            of(b"*-._", true),
+            of(b"-._~", true),
+            // A path segment, RFC 3986 section 3.3, with the slash of a path.
+            of(b"-._~!$&'()*+,;=:@/", false),
+            of(b"", false),
+            Self {
+                others: None,
+                plus: false,
+            },
+        ];
+        let mut marks: Vec<u8> = value.iter().copied().filter(u8::is_ascii_punctuation).collect();
+        marks.sort_unstable();
+        marks.dedup();
+        if marks.len() <= EVERY_CHOICE {
+            choices.extend((0..1_usize << marks.len()).map(|choice| {
+                let kept = marks.iter().enumerate().filter(|(at, _)| choice >> at & 1 == 1);
+                of(&kept.map(|(_, mark)| *mark).collect::<Vec<_>>(), false)
+            }));
+        }
+        choices
+    }
+}
 
 fn percent(bytes: &[u8], kept: &Kept, upper: bool) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes.len() * 3);
     for &byte in bytes {
-        match kept.others {
+        match &kept.others {
             Some(others) if byte.is_ascii_alphanumeric() || others.contains(&byte) => text.push(byte),
             Some(_) if byte == b' ' && kept.plus => text.push(b'+'),
             _ => {
