@@ -175,3 +175,6 @@ fn absolute_inside(inside: &str, text: &Text, loaded: &Loaded) -> Result<String,
         &format!("`{inside}` must be an absolute path inside the machine"),
     ))
 }
+
+#[cfg(test)]
+mod tests;
