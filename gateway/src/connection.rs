@@ -4,9 +4,9 @@
 //! speaks TLS or HTTP, so that the refusal can be read; nothing is sent upstream for it.
 use crate::Shared;
 use crate::control::types::Verdict;
-use crate::downstream::Intake;
 use crate::http::refusal::refusal_text;
 use crate::http::{Channel, Version, serve_channel};
+use crate::intake::Intake;
 use crate::ledger::Ledger;
 use crate::session::Decided;
 use crate::sniff::{LOOK_BYTES, Protocol, sniff};

@@ -8,11 +8,10 @@ pub mod refusal;
 pub mod track;
 
 use crate::Shared;
+use crate::payload::Body;
 use crate::session::Session;
 use crate::stream::Stream;
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -20,11 +19,6 @@ use sallyport_policy::Destination;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
-
-/// What breaks a body off.
-pub type Fault = Box<dyn std::error::Error + Send + Sync>;
-/// Every body that passes, either way.
-pub type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Fault>;
 
 /// Window and buffers of one HTTP/2 stream towards the machine.
 const HTTP2_WINDOW: u32 = 1 << 20;
@@ -49,11 +43,6 @@ pub enum Version {
     Http1,
     /// HTTP/2.
     Http2,
-}
-
-/// A body of no bytes.
-pub fn empty_body() -> Body {
-    Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
 /// Serves requests on a stream until it ends or the gateway drains. The error is what the peer did wrong.

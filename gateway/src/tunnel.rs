@@ -1,7 +1,7 @@
 //! Opaque streams, where a rule says `protocol: tcp`: counted, recorded, ended with their session.
 use crate::Shared;
 use crate::control::types::Verdict;
-use crate::downstream::Intake;
+use crate::intake::Intake;
 use crate::ledger::{Ledger, Traffic};
 use crate::stream::Stream;
 use sallyport_policy::Permit;

@@ -1,16 +1,17 @@
 //! The way out: names to judged addresses, connections, and requests over them. Nothing is dialled without a `Permit`.
+mod address;
 mod fault;
 mod pool;
 mod trust;
 
 pub use fault::UpstreamFault;
 
-use crate::http::Body;
-use crate::http::forward::address_request;
 use crate::ledger::Traffic;
 use crate::limits::Limits;
 use crate::names::resolve::Resolver;
+use crate::payload::{Body, empty_body};
 use crate::session::Session;
+use address::address_request;
 use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Body as _;
@@ -100,7 +101,11 @@ impl Upstream {
     /// Connects to the destination of the permit. The judged address is the dialled one; there is one look-up.
     pub async fn dial(&self, session: &Session, permit: &Permit) -> Result<Dialled, UpstreamFault> {
         let destination = permit.destination();
-        let addresses = self.resolver.addresses(session, &destination.host).await?;
+        let addresses = self
+            .resolver
+            .addresses(session, &destination.host)
+            .await
+            .map_err(|error| UpstreamFault::Name(error.0))?;
         let mut notes = Vec::new();
         let mut refused = None;
         let mut last = None;
@@ -144,7 +149,7 @@ impl Upstream {
                     (Some((head, rest)), _) => (parts, body) = (head, rest),
                     (None, Some(head)) if fault.is_stale_connection() => {
                         notes.push("repeated: the kept connection had been closed".to_owned());
-                        (parts, body) = (head, crate::http::empty_body());
+                        (parts, body) = (head, empty_body());
                     }
                     _ => return Err(fault),
                 },
@@ -161,9 +166,7 @@ impl Upstream {
         let mut notes = Vec::new();
         let key = self.key(route, true);
         let connection = self.open(&key, route, &mut notes).await?;
-        let sent = self
-            .send_on(connection, &key, route, parts, crate::http::empty_body())
-            .await;
+        let sent = self.send_on(connection, &key, route, parts, empty_body()).await;
         sent.map(|response| Answered { response, notes })
             .map_err(|unsent| unsent.fault)
     }

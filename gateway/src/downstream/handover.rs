@@ -40,7 +40,7 @@ impl ListenerHost for Gateway {
                     () = async {
                         match listener {
                             Ready::Redirect(listener) => redirect::serve(shared, id, door, listener).await,
-                            Ready::Dns(socket) => serve::serve_udp(shared, id, door, socket).await,
+                            Ready::Dns(socket) => serve::serve_udp(shared, id, door.names.clone(), socket).await,
                         }
                     } => {}
                 }

@@ -1,12 +1,13 @@
 //! The explicit forward proxy: CONNECT and absolute-form, HTTP/1.1 and HTTP/2, identity by `Proxy-Authorization`.
-use super::Intake;
 use crate::Shared;
 use crate::connection;
 use crate::control::types::Verdict;
 use crate::http::exchange::exchange;
 use crate::http::head::{self, HeadFault};
 use crate::http::refusal::Problem;
-use crate::http::{Body, Channel, Version, empty_body, serve as serve_http};
+use crate::http::{Channel, Version, serve as serve_http};
+use crate::intake::Intake;
+use crate::payload::{Body, empty_body};
 use crate::session::Session;
 use crate::sniff::{Protocol, sniff};
 use crate::stream::Stream;

@@ -1,8 +1,8 @@
 //! Connections that a machine's own packet filter redirected here: where they were meant to go is asked of the kernel.
-use super::{Door, Intake};
 use crate::Shared;
 use crate::connection;
 use crate::control::types::Verdict;
+use crate::intake::{Door, Intake};
 use crate::names::{serve, synthetic};
 use crate::stream::Stream;
 use sallyport_policy::{Destination, Host};
@@ -68,7 +68,12 @@ async fn accepted(shared: Arc<Shared>, session: &str, door: Arc<Door>, stream: T
         }
     };
     if target.port() == DNS_PORT {
-        return serve::serve_tcp(&shared, session, door, Stream::new(stream)).await;
+        let answering = serve::serve_tcp(&shared, session, door.names.clone(), Stream::new(stream));
+        return tokio::select! {
+            () = answering => {}
+            () = door.ended() => {}
+            () = shared.draining.cancelled() => {}
+        };
     }
     let destination = destination(&door, target);
     connection::serve(

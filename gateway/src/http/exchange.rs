@@ -5,11 +5,12 @@
 use super::head::{self, HeadFault, destination_text};
 use super::refusal::{Problem, refusal_text};
 use super::track::{AnswerBody, RequestBody, RequestFate};
-use super::{Body, Channel, forward};
+use super::{Channel, forward};
 use crate::Shared;
 use crate::audit::AuditError;
 use crate::control::types::Verdict;
 use crate::ledger::Ledger;
+use crate::payload::{Body, Fault};
 use crate::secret::{Leak, SessionSecrets};
 use crate::upstream::{Answered, Route, UpstreamFault};
 use http::header::EXPECT;
@@ -188,7 +189,7 @@ async fn release(
     ledger
         .traffic()
         .redacted(secrets.redact_headers(&mut parts.headers));
-    let body = body.map_err(super::Fault::from).boxed_unsync();
+    let body = body.map_err(Fault::from).boxed_unsync();
     let writes = matches!(
         *method,
         Method::POST | Method::PUT | Method::PATCH | Method::DELETE

@@ -1,11 +1,11 @@
 //! Heads on their way through: what belongs to one hop is taken off, the rest is sent on as it was decided. Pure.
 use http::header::{
-    CONNECTION, COOKIE, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, COOKIE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
-use http::uri::{Authority, PathAndQuery, Scheme, Uri};
-use http::{HeaderMap, HeaderName, HeaderValue, Version};
-use sallyport_policy::{Destination, HttpRequest};
+use http::uri::{PathAndQuery, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sallyport_policy::HttpRequest;
 
 /// Fields of one hop (RFC 9110 section 7.6.1, and the old ones in use).
 const HOP: [HeaderName; 8] = [
@@ -67,34 +67,6 @@ pub fn canonical_request(parts: &mut Parts, decided: &HttpRequest) -> Result<(),
     Ok(())
 }
 
-/// Addresses a request to the destination in the way of the upstream's HTTP version.
-pub fn address_request(
-    parts: &mut Parts,
-    destination: &Destination,
-    tls: bool,
-    http2: bool,
-) -> Result<(), http::Error> {
-    let authority = authority_text(destination, tls);
-    let mut uri = std::mem::take(&mut parts.uri).into_parts();
-    (uri.scheme, uri.authority) = (None, None);
-    parts.headers.remove(CONNECTION);
-    if http2 {
-        parts.version = Version::HTTP_2;
-        parts.headers.remove(HOST);
-        uri.scheme = Some(if tls { Scheme::HTTPS } else { Scheme::HTTP });
-        uri.authority = Some(Authority::try_from(authority)?);
-        parts.uri = Uri::from_parts(uri)?;
-    } else {
-        parts.version = Version::HTTP_11;
-        parts.uri = Uri::from_parts(uri)?;
-        parts.headers.insert(HOST, HeaderValue::try_from(authority)?);
-        if parts.headers.contains_key(TE) {
-            parts.headers.insert(CONNECTION, HeaderValue::from_static("te"));
-        }
-    }
-    Ok(())
-}
-
 /// Takes off what an answer says of its hop, and invitations to other ways (RFC 7838).
 pub fn strip_answer(headers: &mut HeaderMap) {
     strip_hop_fields(headers);
@@ -113,14 +85,6 @@ fn join_cookies(headers: &mut HeaderMap) -> Result<(), http::Error> {
         headers.insert(COOKIE, joined);
     }
     Ok(())
-}
-
-fn authority_text(destination: &Destination, tls: bool) -> String {
-    let host = destination.host.in_url();
-    match (destination.port, tls) {
-        (443, true) | (80, false) => host,
-        (port, _) => format!("{host}:{port}"),
-    }
 }
 
 #[cfg(test)]

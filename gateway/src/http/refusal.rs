@@ -1,9 +1,9 @@
 //! Answers that the gateway gives itself: problem documents (RFC 9457) that a tool and its user can read.
-use super::Body;
+use crate::payload::{Body, empty_body};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header::USER_AGENT};
-use http_body_util::{BodyExt, Empty, Full};
+use http_body_util::{BodyExt, Full};
 use sallyport_policy::{Refusal, Remedy};
 use serde_json::{Map, Value, json};
 
@@ -41,7 +41,7 @@ impl Problem {
         };
         let length = text.len();
         let body = if method == Method::HEAD {
-            Empty::new().map_err(|never| match never {}).boxed_unsync()
+            empty_body()
         } else {
             Full::new(Bytes::from(text))
                 .map_err(|never| match never {})

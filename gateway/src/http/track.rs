@@ -1,6 +1,6 @@
 //! Bodies on their way: counted, guarded, timed, and their end written down.
-use super::Fault;
 use crate::ledger::{Ledger, Traffic};
+use crate::payload::Fault;
 use crate::secret::{BodyGuard, Leak};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};

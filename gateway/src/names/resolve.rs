@@ -1,6 +1,5 @@
 //! Names to addresses, as the gateway itself sees them; whether an address may be dialled is not decided here.
 use crate::session::Session;
-use crate::upstream::UpstreamFault;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
@@ -17,6 +16,11 @@ pub struct Resolver {
 #[derive(Debug, thiserror::Error)]
 #[error("the system's DNS configuration cannot be used: {0}; name servers can be given with `--dns`")]
 pub struct ResolverError(String);
+
+/// Why a name has no address: it does not exist, or no server answers. A retry may help.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct LookupError(pub String);
 
 impl Resolver {
     /// With these servers; with the system's configuration where there are none.
@@ -42,7 +46,7 @@ impl Resolver {
     }
 
     /// All addresses of a host: the session's fixed ones first, then DNS. One look-up.
-    pub async fn addresses(&self, session: &Session, host: &Host) -> Result<Vec<IpAddr>, UpstreamFault> {
+    pub async fn addresses(&self, session: &Session, host: &Host) -> Result<Vec<IpAddr>, LookupError> {
         let name = match host {
             Host::Address(address) => return Ok(vec![*address]),
             Host::Name(name) => name,
@@ -55,7 +59,7 @@ impl Resolver {
             return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
         }
         let Some(dns) = &self.dns else {
-            return Err(UpstreamFault::Name(format!(
+            return Err(LookupError(format!(
                 "`{name}` has no fixed address and no name server is configured"
             )));
         };
@@ -63,7 +67,7 @@ impl Resolver {
         let found = dns
             .lookup_ip(format!("{name}."))
             .await
-            .map_err(|error| UpstreamFault::Name(format!("`{name}`: {error}")))?;
+            .map_err(|error| LookupError(format!("`{name}`: {error}")))?;
         Ok(found.iter().collect())
     }
 }

@@ -2,7 +2,6 @@
 use super::synthetic::{Full, Table};
 use crate::Shared;
 use crate::control::types::Verdict;
-use crate::downstream::Door;
 use crate::session::Session;
 use crate::stream::Stream;
 use hickory_proto::op::{Edns, Message, MessageType, Metadata, OpCode, Query, ResponseCode};
@@ -24,7 +23,7 @@ const UDP_BYTES: usize = 4096;
 const TCP_QUERIES: usize = 1000;
 
 /// Answers queries until dropped.
-pub async fn serve_udp(shared: Arc<Shared>, session: Arc<str>, door: Arc<Door>, socket: UdpSocket) {
+pub async fn serve_udp(shared: Arc<Shared>, session: Arc<str>, names: Arc<Table>, socket: UdpSocket) {
     let mut buffer = vec![0; UDP_BYTES];
     loop {
         let (length, peer) = match socket.recv_from(&mut buffer).await {
@@ -39,7 +38,7 @@ pub async fn serve_udp(shared: Arc<Shared>, session: Arc<str>, door: Arc<Door>, 
         let Some(session) = shared.sessions.by_id(&session) else {
             return;
         };
-        let Some(reply) = reply(&shared, &session, &door, &buffer[..length]).await else {
+        let Some(reply) = reply(&shared, &session, &names, &buffer[..length]).await else {
             continue;
         };
         if let Err(error) = socket.send_to(&reply, peer).await {
@@ -49,15 +48,12 @@ pub async fn serve_udp(shared: Arc<Shared>, session: Arc<str>, door: Arc<Door>, 
 }
 
 /// Answers queries on one TCP connection (RFC 7766).
-pub async fn serve_tcp(shared: &Shared, session: Arc<Session>, door: Arc<Door>, mut stream: Stream) {
+pub async fn serve_tcp(shared: &Shared, session: Arc<Session>, names: Arc<Table>, mut stream: Stream) {
     for _ in 0..TCP_QUERIES {
-        let query = tokio::select! {
-            query = timeout(shared.limits.first_bytes, read_query(&mut stream)) => query,
-            () = door.ended() => return,
-            () = shared.draining.cancelled() => return,
+        let Ok(Ok(query)) = timeout(shared.limits.first_bytes, read_query(&mut stream)).await else {
+            return;
         };
-        let Ok(Ok(query)) = query else { return };
-        let Some(reply) = reply(shared, &session, &door, &query).await else {
+        let Some(reply) = reply(shared, &session, &names, &query).await else {
             return;
         };
         let Ok(length) = u16::try_from(reply.len()) else {
@@ -79,10 +75,10 @@ async fn read_query(stream: &mut Stream) -> io::Result<Vec<u8>> {
     Ok(query)
 }
 
-async fn reply(shared: &Shared, session: &Session, door: &Door, query: &[u8]) -> Option<Vec<u8>> {
-    let (message, full) = answer(&door.names, query)?;
+async fn reply(shared: &Shared, session: &Session, names: &Table, query: &[u8]) -> Option<Vec<u8>> {
+    let (message, full) = answer(names, query)?;
     if let Some(Full(limit)) = full
-        && door.first_overflow()
+        && names.first_overflow()
     {
         let mut ledger = shared.recorder.open(Some(session), None, "dns");
         ledger.verdict(Verdict::Denied, Full(limit).to_string());

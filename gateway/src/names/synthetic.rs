@@ -2,6 +2,7 @@
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// 198.18.0.0/15, reserved for benchmarks (RFC 2544): never routed on the internet.
@@ -19,6 +20,7 @@ pub struct Table {
     salt: String,
     limit: usize,
     entries: Mutex<Entries>,
+    overflowed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +41,7 @@ impl Table {
             salt: salt.to_owned(),
             limit: limit.min(SLOTS as usize / 2),
             entries: Mutex::default(),
+            overflowed: AtomicBool::new(false),
         }
     }
 
@@ -56,6 +59,11 @@ impl Table {
             }
         };
         Ok((v4(slot), v6(slot)))
+    }
+
+    /// True once, when more names were asked for than there may be: that is recorded once.
+    pub fn first_overflow(&self) -> bool {
+        !self.overflowed.swap(true, Ordering::Relaxed)
     }
 
     /// The name that an address stands for.

@@ -1,6 +1,6 @@
 //! Kept upstream connections, never shared between sessions, judged anew each time they are used.
 use super::trust::Fingerprint;
-use crate::http::Body;
+use crate::payload::Body;
 use hyper::client::conn::{http1, http2};
 use sallyport_policy::Destination;
 use std::collections::HashMap;

@@ -12,10 +12,6 @@ fn decided(path: &str, query: Option<&str>) -> HttpRequest {
     }
 }
 
-fn destination() -> Destination {
-    crate::http::head::parse_authority("allowed.test:8443", None).unwrap()
-}
-
 #[test]
 fn fields_of_the_hop_are_taken_off_with_those_that_connection_lists() {
     let (mut parts, ()) = Request::builder()
@@ -47,12 +43,6 @@ fn what_is_decided_is_what_is_sent() {
         .into_parts();
     canonical_request(&mut parts, &decided("/a/../b", Some("x=%41"))).unwrap();
     assert_eq!(parts.uri.to_string(), "/b?x=%41");
-    address_request(&mut parts, &destination(), true, true).unwrap();
-    assert_eq!(parts.uri.to_string(), "https://allowed.test:8443/b?x=%41");
-    assert!(!parts.headers.contains_key("host"));
-    address_request(&mut parts, &destination(), true, false).unwrap();
-    assert_eq!(parts.uri.to_string(), "/b?x=%41");
-    assert_eq!(parts.headers["host"], "allowed.test:8443");
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! What every way in hands on: one connection, and the door of the session that it belongs to.
+use crate::limits::Limits;
+use crate::names::synthetic::Table;
+use crate::session::{Session, Sessions};
+use crate::stream::Stream;
+use sallyport_policy::Destination;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+/// One connection, whichever way it came.
+#[derive(Debug)]
+pub struct Intake {
+    /// Whose it is.
+    pub session: Arc<Session>,
+    /// What all connections of the session share.
+    pub door: Arc<Door>,
+    /// What was dialled, as a name where it was a name.
+    pub destination: Destination,
+    /// The bytes.
+    pub stream: Stream,
+}
+
+/// What all connections of one session share.
+#[derive(Debug)]
+pub struct Door {
+    /// The names for which it holds synthetic addresses.
+    pub names: Arc<Table>,
+    connections: Arc<Semaphore>,
+    ended: CancellationToken,
+    listeners: Mutex<CancellationToken>,
+}
+
+impl Door {
+    /// Resolves when the session is over.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// A place for one more connection, or none when the session has as many as it may.
+    pub fn admit(&self) -> Option<OwnedSemaphorePermit> {
+        self.connections.clone().try_acquire_owned().ok()
+    }
+
+    /// Ends the listeners that were handed over before, and gives the token for the new ones.
+    pub fn replace_listeners(&self) -> CancellationToken {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.cancel();
+        *listeners = self.ended.child_token();
+        listeners.clone()
+    }
+}
+
+/// The doors of all sessions that had a connection or a listener.
+#[derive(Debug)]
+pub struct Doors {
+    doors: Mutex<HashMap<String, Arc<Door>>>,
+    limits: Arc<Limits>,
+    draining: CancellationToken,
+}
+
+impl Doors {
+    /// No doors yet. Handed-over listeners end when `draining` is cancelled.
+    pub fn new(limits: Arc<Limits>, draining: CancellationToken) -> Self {
+        Self {
+            doors: Mutex::default(),
+            limits,
+            draining,
+        }
+    }
+
+    /// The door of a session.
+    pub fn of(&self, session: &Session) -> Arc<Door> {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors
+            .entry(session.id().to_owned())
+            .or_insert_with(|| Arc::new(self.make(session)))
+            .clone()
+    }
+
+    /// Closes the doors of sessions that are no more.
+    pub fn sweep(&self, sessions: &Sessions) {
+        self.doors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|id, door| {
+                let lives = sessions.by_id(id).is_some();
+                if !lives {
+                    door.ended.cancel();
+                }
+                lives
+            });
+    }
+
+    fn make(&self, session: &Session) -> Door {
+        Door {
+            names: Arc::new(Table::new(session.id(), self.limits.names)),
+            connections: Arc::new(Semaphore::new(self.limits.connections)),
+            ended: CancellationToken::new(),
+            listeners: Mutex::new(self.draining.child_token()),
+        }
+    }
+}
