@@ -7,8 +7,9 @@ pub mod head;
 pub mod refusal;
 pub mod track;
 
+pub use crate::payload::{Body, Fault, empty_body};
+
 use crate::Shared;
-use crate::payload::Body;
 use crate::session::Session;
 use crate::stream::Stream;
 use http::{Request, Response};

@@ -1,7 +1,7 @@
 //! What every way in hands on: one connection, and the door of the session that it belongs to.
 use crate::limits::Limits;
 use crate::names::synthetic::Table;
-use crate::session::{Session, Sessions};
+use crate::session::Session;
 use crate::stream::Stream;
 use sallyport_policy::Destination;
 use std::collections::HashMap;
@@ -73,31 +73,28 @@ impl Doors {
     /// The door of a session.
     pub fn of(&self, session: &Session) -> Arc<Door> {
         let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        doors
-            .entry(session.id().to_owned())
-            .or_insert_with(|| Arc::new(self.make(session)))
-            .clone()
+        match doors.get(session.id()) {
+            Some(door) if !door.ended.is_cancelled() => door.clone(),
+            // None yet, or that of an earlier session with this id.
+            _ => {
+                let door = Arc::new(self.make(session));
+                doors.insert(session.id().to_owned(), door.clone());
+                door
+            }
+        }
     }
 
-    /// Closes the doors of sessions that are no more.
-    pub fn sweep(&self, sessions: &Sessions) {
-        self.doors
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|id, door| {
-                let lives = sessions.by_id(id).is_some();
-                if !lives {
-                    door.ended.cancel();
-                }
-                lives
-            });
+    /// Forgets the doors of sessions that are no more.
+    pub fn sweep(&self) {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.retain(|_, door| !door.ended.is_cancelled());
     }
 
     fn make(&self, session: &Session) -> Door {
         Door {
             names: Arc::new(Table::new(session.id(), self.limits.names)),
             connections: Arc::new(Semaphore::new(self.limits.connections)),
-            ended: CancellationToken::new(),
+            ended: session.closed().clone(),
             listeners: Mutex::new(self.draining.child_token()),
         }
     }

@@ -134,7 +134,7 @@ impl Gateway {
             tokio::select! {
                 () = self.shared.draining.cancelled() => return,
                 _ = sweep.tick() => {
-                    self.shared.doors.sweep(&self.shared.sessions);
+                    self.shared.doors.sweep();
                     self.shared.upstream.sweep();
                 }
                 accepted = self.proxy.accept() => downstream::proxy::accepted(&self.shared, accepted).await,

@@ -1,0 +1,329 @@
+//! A gateway with one session on loopback, and clients that speak to it.
+use crate::origin::Roots;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use sallyport_gateway::audit::Sink;
+use sallyport_gateway::control::types::{AuditQuery, AuditRecord, SessionSpec};
+use sallyport_gateway::limits::Limits;
+use sallyport_gateway::names::resolve::Resolver;
+use sallyport_gateway::secret::source::Variables;
+use sallyport_gateway::secret::{SecretStore, Sources, Value};
+use sallyport_gateway::session::Sessions;
+use sallyport_gateway::tls::authority::Authority;
+use sallyport_gateway::{Assembly, Gateway, install_crypto};
+use sallyport_policy::{PolicyText, Who};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// The value behind the credential `token`.
+pub const SECRET: &str = "ghp_Zq8Lw2Xv7Rt4Yb6Nc9Md1Ke3Jf5Hg0Pa2Ts8U";
+
+/// What a session is asked about, with the origin's port in place of `PORT`.
+pub const POLICY: &str = r#"
+version: 1
+name: test
+default: deny
+credentials:
+  token:
+    from: {store: token}
+    hosts: [allowed.test]
+    in: [bearer, basic]
+    env: TOKEN
+rules:
+  - id: allowed
+    to: {host: [allowed.test, 127.0.0.0/8], port: PORT, methods: [GET, HEAD, POST, PUT], path: "/**", private: true}
+    use: [token]
+    effect: allow
+  - id: store
+    to: {host: [store.test, 127.0.0.0/8], port: PORT, methods: [GET], private: true}
+    effect: allow
+  - id: paths
+    to: {host: [api.test, 127.0.0.0/8], port: PORT, methods: [GET], path: "/public/**", private: true}
+    effect: allow
+  - id: private
+    to: {host: rebound.test, port: PORT, methods: [GET]}
+    effect: allow
+  - id: opaque
+    to: {host: [opaque.test, 127.0.0.0/8], port: PORT, protocol: tcp, private: true}
+    effect: allow
+  - id: docs
+    to: {host: docs.test, port: PORT, methods: [GET]}
+    effect: deny
+    grantable: {by: rule, uses: 5, expires: 1h}
+    hint: Read the copy in the repository.
+"#;
+
+/// Everything that a test needs, gone when dropped.
+pub struct Stand {
+    pub gateway: Gateway,
+    pub sessions: Arc<Sessions>,
+    pub sink: Sink,
+    pub proxy: SocketAddr,
+    pub token: String,
+    pub placeholder: String,
+    pub ca_pem: String,
+    pub port: u16,
+    roots_pem: String,
+    serving: tokio::task::JoinHandle<()>,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Stand {
+    /// A gateway whose session reaches the origin on `port` under its names.
+    pub async fn new(roots: &Roots, port: u16) -> Self {
+        Self::with_limits(roots, port, Limits::default()).await
+    }
+
+    pub async fn with_limits(roots: &Roots, port: u16, limits: Limits) -> Self {
+        install_crypto();
+        let folder = tempfile::tempdir().unwrap();
+        let sink = Sink::open(folder.path()).unwrap();
+        let store = Arc::new(SecretStore::open(folder.path()).unwrap());
+        store
+            .set("token", Value::new(SECRET.as_bytes().to_vec()))
+            .unwrap();
+        let variables = std::iter::empty();
+        let sources = Sources::new(
+            store,
+            Variables::from_environment(variables),
+            folder.path().join("files"),
+        );
+        let sessions = Sessions::open(folder.path(), Arc::new(sources), sink.clone()).unwrap();
+        let authority = Arc::new(Authority::open(&folder.path().join("ca")).unwrap());
+        let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = proxy.local_addr().unwrap();
+        let gateway = Gateway::new(Assembly {
+            sessions: sessions.clone(),
+            sink: sink.clone(),
+            authority,
+            resolver: Resolver::without_servers(),
+            upstream_roots_pem: Vec::new(),
+            proxy,
+            own: Vec::new(),
+            limits,
+        })
+        .unwrap();
+        let serving = tokio::spawn({
+            let gateway = gateway.clone();
+            async move { gateway.serve().await }
+        });
+        let mut stand = Self {
+            ca_pem: gateway.authority_pem().to_owned(),
+            gateway,
+            sessions,
+            sink,
+            proxy: address,
+            token: String::new(),
+            placeholder: String::new(),
+            port,
+            roots_pem: roots.pem(),
+            serving,
+            _folder: folder,
+        };
+        stand.put(POLICY);
+        let view = stand.sessions.view("run-1", &stand.ca_pem).unwrap();
+        stand.token = view.proxy_token;
+        assert_eq!(view.credentials.len(), 1, "{:?}", view.warnings);
+        stand.placeholder = view.credentials[0].placeholder.clone();
+        stand
+    }
+
+    /// Replaces the session's policy.
+    pub fn put(&self, policy: &str) {
+        let text = policy.replace("PORT", &self.port.to_string());
+        let names = [
+            "allowed.test",
+            "other.test",
+            "store.test",
+            "api.test",
+            "docs.test",
+            "rebound.test",
+            "opaque.test",
+            "denied.test",
+        ];
+        let spec = SessionSpec {
+            who: Who {
+                run: "run-1".into(),
+                user: "ada".into(),
+                ..Who::default()
+            },
+            policies: vec![PolicyText {
+                name: "policy.yaml".into(),
+                text,
+            }],
+            hosts: names
+                .iter()
+                .map(|name| ((*name).to_owned(), "127.0.0.1".parse().unwrap()))
+                .collect(),
+            upstream_roots_pem: self.roots_pem.clone(),
+        };
+        self.sessions.put("run-1", spec).unwrap();
+    }
+
+    /// `host:port` of a name at the origin.
+    pub fn at(&self, host: &str) -> String {
+        format!("{host}:{}", self.port)
+    }
+
+    /// `Proxy-Authorization` of the session.
+    pub fn authorization(&self) -> String {
+        use base64::Engine;
+        let pair = format!("run-1:{}", self.token);
+        format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))
+    }
+
+    /// A raw connection to the proxy.
+    pub async fn dial(&self) -> TcpStream {
+        TcpStream::connect(self.proxy).await.unwrap()
+    }
+
+    /// A tunnel, open.
+    pub async fn tunnel(&self, authority: &str) -> TcpStream {
+        let mut stream = self.dial().await;
+        let request = format!(
+            "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\nProxy-Authorization: {}\r\n\r\n",
+            self.authorization()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let head = read_head(&mut stream).await;
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        stream
+    }
+
+    /// TLS inside a tunnel, trusting the gateway's authority only.
+    pub async fn tls(
+        &self,
+        authority: &str,
+        sni: &str,
+        alpn: &[&str],
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let stream = self.tunnel(authority).await;
+        let mut roots = rustls::RootCertStore::empty();
+        for certificate in rustls_pemfile::certs(&mut self.ca_pem.as_bytes()) {
+            roots.add(certificate.unwrap()).unwrap();
+        }
+        let mut config = rustls::ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|offer| offer.as_bytes().to_vec()).collect();
+        let name = rustls::pki_types::ServerName::try_from(sni.to_owned()).unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    }
+
+    /// One HTTP/1.1 connection to a name at the origin.
+    pub async fn h1(&self, host: &str) -> TlsStream<TcpStream> {
+        self.tls(&self.at(host), host, &["http/1.1"]).await.unwrap()
+    }
+
+    /// One HTTP/2 connection to a name at the origin.
+    pub async fn h2(&self, host: &str) -> hyper::client::conn::http2::SendRequest<Full<Bytes>> {
+        let stream = self.tls(&self.at(host), host, &["h2", "http/1.1"]).await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+        let (sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                .await
+                .unwrap();
+        tokio::spawn(connection);
+        sender
+    }
+
+    /// Sends raw bytes on a fresh HTTP/1.1 connection and reads everything until it is closed.
+    pub async fn raw(&self, host: &str, bytes: &str) -> String {
+        let mut stream = self.h1(host).await;
+        stream.write_all(bytes.as_bytes()).await.unwrap();
+        read_all(&mut stream).await
+    }
+
+    /// `GET` with `Connection: close`; the whole answer as text.
+    pub async fn get(&self, host: &str, path: &str) -> String {
+        let at = self.at(host);
+        self.raw(
+            host,
+            &format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n"),
+        )
+        .await
+    }
+
+    /// All records so far, oldest first, once there are at least `count`.
+    pub async fn records(&self, count: usize) -> Vec<AuditRecord> {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
+        loop {
+            self.sink.flush().await.unwrap();
+            let query = AuditQuery {
+                limit: Some(1000),
+                ..AuditQuery::default()
+            };
+            let mut records: Vec<_> = self
+                .sink
+                .query(query)
+                .await
+                .unwrap()
+                .into_iter()
+                .filter(|record| record.kind != "session")
+                .collect();
+            if records.len() >= count || tokio::time::Instant::now() > deadline {
+                assert!(
+                    records.len() >= count,
+                    "{count} records were awaited: {records:#?}"
+                );
+                records.reverse();
+                return records;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Reads a head, to its empty line.
+pub async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => break,
+        }
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// Reads until the other side closes; a close without TLS's farewell counts.
+pub async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut all = Vec::new();
+    let reading = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut all)).await;
+    assert!(
+        reading.is_ok(),
+        "not closed; so far: {}",
+        String::from_utf8_lossy(&all)
+    );
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// Sends a request head (and body) and reads one answer with a `Content-Length`.
+pub async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), request: &str) -> (String, String) {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let head = read_head(stream).await;
+    let length = head
+        .lines()
+        .find_map(|line| {
+            line.to_ascii_lowercase()
+                .strip_prefix("content-length: ")
+                .map(str::to_owned)
+        })
+        .and_then(|text| text.parse::<usize>().ok())
+        .unwrap_or(0);
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.unwrap();
+    (head, String::from_utf8(body).unwrap())
+}
