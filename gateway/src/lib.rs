@@ -128,7 +128,7 @@ impl Gateway {
     }
 
     /// Serves the explicit proxy until `drain` is called.
-    pub async fn serve(&self) {
+    pub async fn run(&self) {
         let mut sweep = tokio::time::interval(SWEEP);
         loop {
             tokio::select! {

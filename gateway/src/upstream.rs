@@ -143,7 +143,7 @@ impl Upstream {
             .pool
             .take(&key, |address| self.still_admitted(route, address))
         {
-            match self.send_on(connection, &key, route, parts, body).await {
+            match self.send_on(connection, &key, route, (parts, body)).await {
                 Ok(response) => return Ok(Answered { response, notes }),
                 Err(Unsent { fault, message }) => match (message, repeat) {
                     (Some((head, rest)), _) => (parts, body) = (head, rest),
@@ -156,7 +156,7 @@ impl Upstream {
             }
         }
         let connection = self.open(&key, route, &mut notes).await?;
-        let sent = self.send_on(connection, &key, route, parts, body).await;
+        let sent = self.send_on(connection, &key, route, (parts, body)).await;
         sent.map(|response| Answered { response, notes })
             .map_err(|unsent| unsent.fault)
     }
@@ -166,7 +166,7 @@ impl Upstream {
         let mut notes = Vec::new();
         let key = self.key(route, true);
         let connection = self.open(&key, route, &mut notes).await?;
-        let sent = self.send_on(connection, &key, route, parts, empty_body()).await;
+        let sent = self.send_on(connection, &key, route, (parts, empty_body())).await;
         sent.map(|response| Answered { response, notes })
             .map_err(|unsent| unsent.fault)
     }
@@ -246,8 +246,7 @@ impl Upstream {
         mut connection: Connection,
         key: &Key,
         route: Route<'_>,
-        mut parts: Parts,
-        body: Body,
+        (mut parts, body): (Parts, Body),
     ) -> Result<Response<Incoming>, Unsent> {
         let http2 = matches!(connection, Connection::Http2 { .. });
         address_request(&mut parts, route.permit.destination(), route.tls, http2).map_err(|error| {

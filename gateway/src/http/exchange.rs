@@ -33,6 +33,12 @@ enum Stop {
     Audit(AuditError),
 }
 
+/// What was decided on, and the right to send it.
+struct Allowed {
+    request: HttpRequest,
+    permit: Permit,
+}
+
 /// A request that may be sent, with the right to do so.
 struct Prepared {
     permit: Permit,
@@ -62,10 +68,10 @@ async fn attempt(
     ledger: &mut Ledger,
 ) -> Result<(Response<Incoming>, Arc<SessionSecrets>), Stop> {
     let (parts, body) = request.into_parts();
-    let decided = head::read(&parts, &channel.destination, channel.tls).map_err(Stop::Head)?;
-    ledger.asked(&decided.method, decided.path.as_str());
-    let permit = decide(channel, &decided, ledger)?;
-    let prepared = prepare(shared, channel, permit, &decided, (parts, body), ledger)?;
+    let asked = head::read(&parts, &channel.destination, channel.tls).map_err(Stop::Head)?;
+    ledger.asked(&asked.method, asked.path.as_str());
+    let allowed = decide(channel, asked, ledger)?;
+    let prepared = prepare(shared, channel, allowed, (parts, body), ledger)?;
     let secrets = prepared.secrets.clone();
     let answered = send(shared, channel, prepared, ledger).await?;
     for note in &answered.notes {
@@ -75,14 +81,14 @@ async fn attempt(
 }
 
 /// Asks the policy of this moment.
-fn decide(channel: &Channel, request: &HttpRequest, ledger: &mut Ledger) -> Result<Permit, Stop> {
+fn decide(channel: &Channel, request: HttpRequest, ledger: &mut Ledger) -> Result<Allowed, Stop> {
     let decided = channel.session.decide(&sallyport_policy::Request {
         destination: channel.destination.clone(),
         moment: Moment::Http(request.clone()),
     });
     ledger.decided(&decided);
     match decided.decision {
-        Decision::Allow(permit) => Ok(permit),
+        Decision::Allow(permit) => Ok(Allowed { request, permit }),
         Decision::Ask(refusal) => Err(Stop::Refused(refusal, Verdict::Asked)),
         Decision::Deny(refusal) => Err(Stop::Refused(refusal, Verdict::Denied)),
         // Nothing more will be known: without a yes it is a no.
@@ -94,15 +100,14 @@ fn decide(channel: &Channel, request: &HttpRequest, ledger: &mut Ledger) -> Resu
 fn prepare(
     shared: &Shared,
     channel: &Channel,
-    permit: Permit,
-    decided: &HttpRequest,
+    Allowed { request, permit }: Allowed,
     (mut parts, body): (Parts, Incoming),
     ledger: &mut Ledger,
 ) -> Result<Prepared, Stop> {
     if is_upgrade(&parts.headers) {
         return Err(Stop::Upgrade);
     }
-    forward::canonical_request(&mut parts, decided).map_err(|error| {
+    forward::canonical_request(&mut parts, &request).map_err(|error| {
         Stop::Head(HeadFault::Malformed(format!(
             "the target cannot be sent on: {error}"
         )))

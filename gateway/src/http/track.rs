@@ -169,7 +169,7 @@ where
 
     fn size_hint(&self) -> SizeHint {
         // The guard changes no byte, so the whole has the length that was announced.
-        self.hint.clone()
+        self.hint
     }
 }
 
@@ -268,7 +268,7 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.hint.clone()
+        self.hint
     }
 }
 

@@ -117,7 +117,7 @@ impl Stand {
         .unwrap();
         let serving = tokio::spawn({
             let gateway = gateway.clone();
-            async move { gateway.serve().await }
+            async move { gateway.run().await }
         });
         let mut stand = Self {
             ca_pem: gateway.authority_pem().to_owned(),
