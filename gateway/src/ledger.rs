@@ -9,8 +9,8 @@ use crate::secret::SessionSecrets;
 use crate::session::{Decided, Session};
 use sallyport_policy::{Decision, Destination, Reason, Refusal};
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -34,21 +34,32 @@ pub struct Traffic {
     /// Body bytes from the upstream to the machine.
     pub bytes_in: AtomicU64,
     redacted: Mutex<Vec<String>>,
+    remarks: Mutex<Vec<String>>,
 }
 
 impl Traffic {
     /// Adds names of credentials taken out of an answer.
     pub fn redacted(&self, names: impl IntoIterator<Item = String>) {
-        let mut known = self
-            .redacted
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        for name in names {
-            if !known.contains(&name) {
-                known.push(name);
-            }
+        add_new(&self.redacted, names);
+    }
+
+    /// Adds things worth a remark in the record.
+    pub fn remark(&self, texts: impl IntoIterator<Item = String>) {
+        add_new(&self.remarks, texts);
+    }
+}
+
+fn add_new(list: &Mutex<Vec<String>>, texts: impl IntoIterator<Item = String>) {
+    let mut known = list.lock().unwrap_or_else(PoisonError::into_inner);
+    for text in texts {
+        if !known.contains(&text) {
+            known.push(text);
         }
     }
+}
+
+fn listed(list: &Mutex<Vec<String>>) -> Vec<String> {
+    list.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// The record of one exchange in the making. Dropping it unfinished records that the client went away.
@@ -173,10 +184,7 @@ impl Ledger {
 
     /// Adds a remark to the reason.
     pub fn remark(&mut self, text: &str) {
-        if !self.record.reason.is_empty() {
-            self.record.reason.push_str("; ");
-        }
-        self.record.reason.push_str(&escape(text));
+        append(&mut self.record.reason, text);
     }
 
     /// Writes the first record, durable before this returns. The end will be a second one.
@@ -225,12 +233,10 @@ impl Ledger {
         record.bytes_out = self.traffic.bytes_out.load(Ordering::Relaxed);
         record.bytes_in = self.traffic.bytes_in.load(Ordering::Relaxed);
         record.duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        record.credentials_redacted = self
-            .traffic
-            .redacted
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone();
+        record.credentials_redacted = listed(&self.traffic.redacted);
+        for remark in listed(&self.traffic.remarks) {
+            append(&mut record.reason, &remark);
+        }
         record.ending = ending.to_owned();
         if let Some(secrets) = &self.secrets {
             secrets.scrub(&mut record);
@@ -259,6 +265,13 @@ fn report(noted: Result<(), AuditError>) {
     if let Err(error) = noted {
         tracing::error!(%error, "an audit record was not written");
     }
+}
+
+fn append(reason: &mut String, remark: &str) {
+    if !reason.is_empty() {
+        reason.push_str("; ");
+    }
+    reason.push_str(&escape(remark));
 }
 
 /// Control characters escaped, and no longer than a record may hold.

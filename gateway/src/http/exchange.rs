@@ -2,10 +2,11 @@
 //!
 //! head -> decision -> guard and substitution -> upstream -> redaction -> record -> client. Each stage either hands on
 //! what the next one demands, or ends the exchange with a `Stop`, which becomes an answer and a record.
+use super::coding::CannotLookInside;
 use super::head::{self, HeadFault, destination_text};
 use super::refusal::{Problem, refusal_text};
 use super::track::{AnswerBody, RequestBody, RequestFate};
-use super::{Channel, forward};
+use super::{Channel, body, forward};
 use crate::Shared;
 use crate::audit::AuditError;
 use crate::control::types::Verdict;
@@ -29,6 +30,7 @@ enum Stop {
     Undecided,
     Leak(Leak),
     Upgrade,
+    Opaque(CannotLookInside),
     Upstream(UpstreamFault),
     Audit(AuditError),
 }
@@ -56,7 +58,9 @@ pub async fn exchange(shared: &Shared, channel: &Channel, request: Request<Incom
         .open(Some(&channel.session), Some(&channel.destination), "http");
     ledger.asked(method.as_str(), request.uri().path());
     match attempt(shared, channel, request, &mut ledger).await {
-        Ok((response, secrets)) => release(shared, response, &secrets, ledger, (&method, &asked)).await,
+        Ok((response, secrets)) => {
+            release((shared, channel), response, &secrets, ledger, (&method, &asked)).await
+        }
         Err(stop) => refuse(stop, channel, ledger, (&method, &asked)).await,
     }
 }
@@ -121,12 +125,8 @@ fn prepare(
         ledger.remark(note);
     }
     let limits = &shared.limits;
-    let (body, fate) = RequestBody::new(
-        body,
-        secrets.body_guard(),
-        ledger.traffic(),
-        limits.request_body_idle,
-    );
+    let guard = body::outgoing_guard(&parts.headers, &secrets);
+    let (body, fate) = RequestBody::new(body, guard, ledger.traffic(), limits.request_body_idle);
     let body = match parts.headers.contains_key(EXPECT) {
         true => {
             let (open, opened) = watch::channel(false);
@@ -182,9 +182,9 @@ async fn send(
 
 /// Takes secrets out of the answer, makes its record durable where that is due, and lets it through.
 async fn release(
-    shared: &Shared,
+    (shared, channel): (&Shared, &Channel),
     response: Response<Incoming>,
-    secrets: &SessionSecrets,
+    secrets: &Arc<SessionSecrets>,
     mut ledger: Ledger,
     (method, asked): (&Method, &HeaderMap),
 ) -> Response<Body> {
@@ -195,6 +195,10 @@ async fn release(
         .traffic()
         .redacted(secrets.redact_headers(&mut parts.headers));
     let body = body.map_err(Fault::from).boxed_unsync();
+    let body = match body::redacted(body, &mut parts.headers, secrets, ledger.traffic()) {
+        Ok(body) => body,
+        Err(cannot) => return refuse(Stop::Opaque(cannot), channel, ledger, (method, asked)).await,
+    };
     let writes = matches!(
         *method,
         Method::POST | Method::PUT | Method::PATCH | Method::DELETE
@@ -231,7 +235,7 @@ async fn refuse(
         Stop::Head(fault) => ledger.verdict(Verdict::Malformed, fault.to_string()),
         Stop::Undecided => ledger.verdict(Verdict::Denied, problem.detail.clone()),
         Stop::Leak(leak) => ledger.verdict(Verdict::Denied, leak.sentence.clone()),
-        Stop::Upgrade => ledger.verdict(Verdict::Denied, problem.detail.clone()),
+        Stop::Upgrade | Stop::Opaque(_) => ledger.verdict(Verdict::Denied, problem.detail.clone()),
         Stop::Upstream(fault @ UpstreamFault::Address(_)) => ledger.verdict(
             Verdict::Denied,
             format!(
@@ -288,6 +292,15 @@ fn problem(stop: &Stop, id: &str, host: &str) -> Problem {
             "this gateway cannot read what would follow the upgrade (WebSocket or another protocol), so it does not let it \
              through; use plain HTTP requests or server-sent events"
                 .to_owned(),
+        ),
+        Stop::Opaque(cannot) => of(
+            StatusCode::BAD_GATEWAY,
+            "the answer cannot be looked into",
+            "http_response_content_coding",
+            format!(
+                "{cannot}; this session has credentials that must be taken out of answers; ask with `Accept-Encoding: gzip` \
+                 and without `Range`"
+            ),
         ),
         Stop::Upstream(UpstreamFault::Address(why)) => of(
             StatusCode::FORBIDDEN,

@@ -1,6 +1,7 @@
 //! Heads on their way through: what belongs to one hop is taken off, the rest is sent on as it was decided. Pure.
 use http::header::{
-    CONNECTION, COOKIE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+    ACCEPT_ENCODING, CONNECTION, COOKIE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
+    UPGRADE,
 };
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
@@ -57,6 +58,7 @@ pub fn canonical_request(parts: &mut Parts, decided: &HttpRequest) -> Result<(),
         parts.headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     join_cookies(&mut parts.headers)?;
+    known_codings_only(&mut parts.headers)?;
     // What the machine's connection hung on the request (upgrade handles and the like) stays on its side.
     parts.extensions.clear();
     let target = match &decided.query {
@@ -71,6 +73,35 @@ pub fn canonical_request(parts: &mut Parts, decided: &HttpRequest) -> Result<(),
 pub fn strip_answer(headers: &mut HeaderMap) {
     strip_hop_fields(headers);
     headers.remove("alt-svc");
+}
+
+/// Only codings that can be looked into are asked for; a list that has no others stays as it is.
+fn known_codings_only(headers: &mut HeaderMap) -> Result<(), http::Error> {
+    let known = |item: &&str| {
+        let name = item
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
+        matches!(
+            name.as_str(),
+            "gzip" | "x-gzip" | "deflate" | "br" | "zstd" | "identity" | ""
+        )
+    };
+    let asked: Vec<&str> = headers
+        .get_all(ACCEPT_ENCODING)
+        .iter()
+        .flat_map(|value| value.to_str().unwrap_or("unknown").split(','))
+        .map(str::trim)
+        .collect();
+    if asked.iter().all(|item| known(item)) {
+        return Ok(());
+    }
+    let kept = asked.into_iter().filter(known).collect::<Vec<_>>().join(", ");
+    let kept = if kept.is_empty() { "identity" } else { &kept };
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_str(kept)?);
+    Ok(())
 }
 
 /// One `Cookie` field (RFC 9113 section 8.2.3: HTTP/2 may have cut it).

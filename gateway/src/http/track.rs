@@ -1,7 +1,8 @@
 //! Bodies on their way: counted, guarded, timed, and their end written down.
+use super::body::OutgoingGuard;
 use crate::ledger::{Ledger, Traffic};
 use crate::payload::Fault;
-use crate::secret::{BodyGuard, Leak};
+use crate::secret::Leak;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use std::pin::Pin;
@@ -35,7 +36,7 @@ impl RequestFate {
 /// A request's body: the guard looks at each piece before it is let go.
 pub struct RequestBody<B> {
     inner: Pin<Box<B>>,
-    guard: Option<BodyGuard>,
+    guard: Option<OutgoingGuard>,
     fate: RequestFate,
     traffic: Arc<Traffic>,
     idle: IdleTimer,
@@ -49,7 +50,7 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
     /// Wraps `inner`; `idle` bounds the pause between two pieces.
     pub fn new(
         inner: B,
-        guard: Option<BodyGuard>,
+        guard: Option<OutgoingGuard>,
         traffic: Arc<Traffic>,
         idle: Duration,
     ) -> (Self, RequestFate) {
@@ -144,10 +145,12 @@ where
                 },
                 None => None,
             };
-            if let Some(mut guard) = this.guard.take()
-                && let Err(leak) = guard.finish(&mut out)
-            {
-                return this.stop(leak);
+            if let Some(mut guard) = this.guard.take() {
+                let finished = guard.finish(&mut out);
+                this.traffic.remark(guard.remarks());
+                if let Err(leak) = finished {
+                    return this.stop(leak);
+                }
             }
             return match (out.is_empty(), end) {
                 (true, end) => {

@@ -194,3 +194,68 @@ async fn plain_http_never_gets_the_value() {
     assert!(head.starts_with("HTTP/1.1 403 "), "{head}{body}");
     origin.abort();
 }
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_looked_into_is_not_let_through() {
+    let roots = Roots::new();
+    let origin = Origin::http(&roots, &["h2"], |_| async move {
+        Response::builder()
+            .header("content-encoding", "compress")
+            .body(full("???"))
+            .unwrap()
+    })
+    .await;
+    let stand = Stand::new(&roots, origin.port).await;
+    let answer = stand.get("allowed.test", "/").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 502 ") && answer.contains("http_response_content_coding"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn a_coded_answer_comes_back_coded_and_clean() {
+    let roots = Roots::new();
+    let origin = Origin::http(&roots, &["http/1.1"], |request| async move {
+        use tokio::io::AsyncReadExt;
+        let text = format!("{}{:?}", "x".repeat(3000), request.headers().get("authorization"));
+        let mut coder = async_compression::tokio::bufread::GzipEncoder::new(text.as_bytes());
+        let mut coded = Vec::new();
+        coder.read_to_end(&mut coded).await.unwrap();
+        Response::builder()
+            .header("content-encoding", "gzip")
+            .header("content-length", coded.len())
+            .body(full(coded))
+            .unwrap()
+    })
+    .await;
+    let stand = Stand::new(&roots, origin.port).await;
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, &stand.ca_pem).unwrap();
+    let output = tokio::process::Command::new("curl")
+        .args([
+            "-sS",
+            "--compressed",
+            "--noproxy",
+            "",
+            "-x",
+            &format!("http://run-1:{}@{}", stand.token, stand.proxy),
+        ])
+        .args([
+            "-H",
+            &format!("Authorization: Bearer {}", stand.placeholder),
+            "--cacert",
+        ])
+        .arg(&ca)
+        .arg(format!("https://{}/", stand.at("allowed.test")))
+        .output()
+        .await
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains(&stand.placeholder) && !text.contains(SECRET),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

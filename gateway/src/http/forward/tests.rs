@@ -81,3 +81,22 @@ fn invitations_to_other_ways_are_taken_off_answers() {
     strip_answer(&mut headers);
     assert_eq!(headers.len(), 1);
 }
+
+#[test]
+fn codings_that_cannot_be_looked_into_are_not_asked_for() {
+    for (asked, sent) in [
+        ("gzip, deflate, br, zstd", "gzip, deflate, br, zstd"),
+        ("gzip;q=0.5, dcb, *", "gzip;q=0.5"),
+        ("compress", "identity"),
+        ("", ""),
+    ] {
+        let (mut parts, ()) = Request::builder()
+            .uri("/")
+            .header("accept-encoding", asked)
+            .body(())
+            .unwrap()
+            .into_parts();
+        canonical_request(&mut parts, &decided("/", None)).unwrap();
+        assert_eq!(parts.headers["accept-encoding"], sent);
+    }
+}
