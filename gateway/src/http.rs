@@ -5,6 +5,7 @@ pub mod exchange;
 pub mod forward;
 pub mod head;
 pub mod refusal;
+pub mod stop;
 pub mod track;
 
 pub use crate::payload::{Body, Fault, empty_body};

@@ -3,6 +3,7 @@ use crate::Shared;
 use crate::control::types::Verdict;
 use crate::intake::Intake;
 use crate::ledger::{Ledger, Traffic};
+use crate::session::Session;
 use crate::stream::Stream;
 use sallyport_policy::Permit;
 use std::io;
@@ -13,6 +14,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+
+/// How often an open stream's grant is looked at.
+const GRANT_CHECK: Duration = Duration::from_secs(1);
 
 /// Carries bytes both ways until one side ends, the session ends, the gateway drains, or nothing moves for long.
 pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledger: Ledger) {
@@ -46,9 +50,20 @@ pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledge
         },
         () = intake.door.ended() => "the session ended".to_owned(),
         () = shared.draining.cancelled() => "the gateway stopped".to_owned(),
+        () = grant_ends(&intake.session, permit) => "the grant ended".to_owned(),
         () = stands_still(&traffic, shared.limits.tunnel_idle) => "idle".to_owned(),
     };
     ledger.close(&ending).await;
+}
+
+/// Ends when the grant that the stream rests on has ended or was taken back; never where it rests on a rule.
+async fn grant_ends(session: &Session, permit: &Permit) {
+    let Some(grant) = permit.grant() else {
+        return std::future::pending().await;
+    };
+    while session.grant_expiry(grant).is_some() {
+        tokio::time::sleep(GRANT_CHECK).await;
+    }
 }
 
 /// Ends when no byte moved for a whole `limit`.

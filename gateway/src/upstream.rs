@@ -2,6 +2,7 @@
 mod address;
 mod fault;
 mod pool;
+mod speak;
 mod trust;
 
 pub use fault::UpstreamFault;
@@ -16,21 +17,17 @@ use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use pool::{Connection, Key, Pool};
 use sallyport_policy::{Host, Permit};
+use speak::{Unsent, first_byte, http1, http2};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use trust::Trust;
 
 /// Addresses tried for one connection, at most.
 const ADDRESSES: usize = 8;
-/// Window and frames towards an HTTP/2 upstream.
-const HTTP2_WINDOW: u32 = 1 << 20;
 
 /// Dials and keeps connections.
 #[derive(Debug)]
@@ -284,80 +281,9 @@ impl Upstream {
     }
 }
 
-/// A request that got no answer; `message` is there when nothing of it left.
-struct Unsent {
-    fault: UpstreamFault,
-    message: Option<(Parts, Body)>,
-}
-
-async fn first_byte<F>(limit: Duration, traffic: &Traffic, sending: F) -> Result<Response<Incoming>, Unsent>
-where
-    F: Future<Output = Result<Response<Incoming>, hyper::client::conn::TrySendError<Request<Body>>>>,
-{
-    let mut sending = std::pin::pin!(sending);
-    loop {
-        let before = traffic.bytes_out.load(Ordering::Relaxed);
-        match timeout(limit, &mut sending).await {
-            Ok(Ok(response)) => return Ok(response),
-            Ok(Err(mut error)) => {
-                let message = error.take_message().map(Request::into_parts);
-                return Err(Unsent {
-                    fault: UpstreamFault::http(error.error()),
-                    message,
-                });
-            }
-            // A long upload is no silence.
-            Err(_) if traffic.bytes_out.load(Ordering::Relaxed) > before => {}
-            Err(_) => {
-                return Err(Unsent {
-                    fault: UpstreamFault::AnswerTimeout(limit),
-                    message: None,
-                });
-            }
-        }
-    }
-}
-
 /// Safe methods without a body may be sent again when a kept connection turned out dead (RFC 9110 section 9.2.2).
 fn repeatable(method: &Method, body: &Body) -> bool {
     method.is_safe() && body.is_end_stream()
-}
-
-async fn http1(
-    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
-    address: SocketAddr,
-) -> Result<Connection, UpstreamFault> {
-    let (sender, connection) = hyper::client::conn::http1::Builder::new()
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| UpstreamFault::http(&error))?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.with_upgrades().await {
-            tracing::debug!(%error, "an upstream connection ended");
-        }
-    });
-    Ok(Connection::Http1 { sender, address })
-}
-
-async fn http2(
-    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
-    address: SocketAddr,
-) -> Result<Connection, UpstreamFault> {
-    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(HTTP2_WINDOW)
-        .initial_connection_window_size(HTTP2_WINDOW * 4)
-        .keep_alive_interval(Duration::from_secs(30))
-        .keep_alive_timeout(Duration::from_secs(20))
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| UpstreamFault::http(&error))?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "an upstream connection ended");
-        }
-    });
-    Ok(Connection::Http2 { sender, address })
 }
 
 /// Whether dialling `target` reaches the listener `own`.

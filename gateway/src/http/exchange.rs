@@ -2,9 +2,8 @@
 //!
 //! head -> decision -> guard and substitution -> upstream -> redaction -> record -> client. Each stage either hands on
 //! what the next one demands, or ends the exchange with a `Stop`, which becomes an answer and a record.
-use super::coding::CannotLookInside;
-use super::head::{self, HeadFault, destination_text};
-use super::refusal::{Problem, refusal_text};
+use super::head::{self, HeadFault};
+use super::stop::Stop;
 use super::track::{AnswerBody, RequestBody, RequestFate};
 use super::{Channel, body, forward};
 use crate::Shared;
@@ -12,28 +11,16 @@ use crate::audit::AuditError;
 use crate::control::types::Verdict;
 use crate::ledger::Ledger;
 use crate::payload::{Body, Fault};
-use crate::secret::{Leak, SessionSecrets};
+use crate::secret::SessionSecrets;
 use crate::upstream::{Answered, Route, UpstreamFault};
 use http::header::EXPECT;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use sallyport_policy::{Decision, HttpRequest, Moment, Permit, Refusal};
+use sallyport_policy::{Decision, HttpRequest, Moment, Permit};
 use std::sync::Arc;
 use tokio::sync::watch;
-
-/// Why an exchange ends before its answer comes from upstream.
-enum Stop {
-    Head(HeadFault),
-    Refused(Refusal, Verdict),
-    Undecided,
-    Leak(Leak),
-    Upgrade,
-    Opaque(CannotLookInside),
-    Upstream(UpstreamFault),
-    Audit(AuditError),
-}
 
 /// What was decided on, and the right to send it.
 struct Allowed {
@@ -71,6 +58,11 @@ async fn attempt(
     request: Request<Incoming>,
     ledger: &mut Ledger,
 ) -> Result<(Response<Incoming>, Arc<SessionSecrets>), Stop> {
+    if !shared.recorder.healthy() {
+        return Err(Stop::Audit(AuditError(
+            "nothing passes until it can be written again".to_owned(),
+        )));
+    }
     let (parts, body) = request.into_parts();
     let asked = head::read(&parts, &channel.destination, channel.tls).map_err(Stop::Head)?;
     ledger.asked(&asked.method, asked.path.as_str());
@@ -199,26 +191,12 @@ async fn release(
         Ok(body) => body,
         Err(cannot) => return refuse(Stop::Opaque(cannot), channel, ledger, (method, asked)).await,
     };
-    let writes = matches!(
-        *method,
-        Method::POST | Method::PUT | Method::PATCH | Method::DELETE
-    );
+    let writes = is_write(method);
     if writes && let Err(error) = ledger.write_open().await {
-        return refuse_audit(error, ledger, method, asked).await;
+        return refuse(Stop::Audit(error), channel, ledger, (method, asked)).await;
     }
     let body = AnswerBody::new(body, ledger, writes, shared.limits.body_idle);
     Response::from_parts(parts, body.boxed_unsync())
-}
-
-async fn refuse_audit(
-    error: AuditError,
-    ledger: Ledger,
-    method: &Method,
-    asked: &HeaderMap,
-) -> Response<Body> {
-    let problem = problem(&Stop::Audit(error), ledger.id(), "");
-    ledger.close("held back: the audit log cannot be written").await;
-    problem.respond(method, asked)
 }
 
 /// Turns a stop into the answer and the one record of this exchange.
@@ -228,96 +206,29 @@ async fn refuse(
     mut ledger: Ledger,
     (method, asked): (&Method, &HeaderMap),
 ) -> Response<Body> {
-    let host = channel.destination.host.to_string();
-    let problem = problem(&stop, ledger.id(), &host);
-    match &stop {
-        Stop::Refused(..) => {}
-        Stop::Head(fault) => ledger.verdict(Verdict::Malformed, fault.to_string()),
-        Stop::Undecided => ledger.verdict(Verdict::Denied, problem.detail.clone()),
-        Stop::Leak(leak) => ledger.verdict(Verdict::Denied, leak.sentence.clone()),
-        Stop::Upgrade | Stop::Opaque(_) => ledger.verdict(Verdict::Denied, problem.detail.clone()),
-        Stop::Upstream(fault @ UpstreamFault::Address(_)) => ledger.verdict(
-            Verdict::Denied,
-            format!(
-                "{} leads to a forbidden address: {fault}",
-                destination_text(&channel.destination)
-            ),
-        ),
-        Stop::Upstream(UpstreamFault::RequestBody(why)) => {
-            ledger.verdict(Verdict::Malformed, format!("the request's body broke off: {why}"));
-        }
-        Stop::Upstream(fault) => ledger.verdict(Verdict::UpstreamFailed, fault.to_string()),
-        Stop::Audit(_) => {}
+    let problem = stop.problem(ledger.id(), &channel.destination.host.to_string());
+    if let Some((verdict, reason)) = stop.verdict(&problem.detail) {
+        ledger.verdict(verdict, reason);
     }
     ledger.status(problem.status);
-    ledger.close("refused").await;
+    // The upstream may have acted on a write, so its record is durable before anybody hears of the failure.
+    match stop {
+        Stop::Upstream(_) | Stop::Opaque(_) if is_write(method) => {
+            if let Err(error) = ledger.write_closed("failed").await {
+                tracing::error!(%error, "the record of a failed write is not durable");
+            }
+        }
+        Stop::Audit(_) => ledger.close("held back: the audit log cannot be written").await,
+        _ => ledger.close("refused").await,
+    }
     problem.respond(method, asked)
 }
 
-fn problem(stop: &Stop, id: &str, host: &str) -> Problem {
-    let of = |status, title, error, detail: String| Problem {
-        status,
-        title,
-        detail,
-        error,
-        id: id.to_owned(),
-        refusal: None,
-        close: false,
-    };
-    match stop {
-        Stop::Head(fault) => Problem {
-            close: true,
-            ..of(fault.status(), "the request is malformed", "http_request_error", fault.to_string())
-        },
-        Stop::Refused(refusal, verdict) => {
-            let title = if *verdict == Verdict::Asked { "a person must allow this" } else { "refused by policy" };
-            Problem {
-                refusal: Some(refusal.clone()),
-                ..of(StatusCode::FORBIDDEN, title, "http_request_denied", refusal_text(refusal, host))
-            }
-        }
-        Stop::Undecided => of(
-            StatusCode::FORBIDDEN,
-            "refused by policy",
-            "http_request_denied",
-            "the policy gave no answer to the whole request, so it is refused".to_owned(),
-        ),
-        Stop::Leak(leak) => {
-            of(StatusCode::FORBIDDEN, "a credential must not go there", "http_request_denied", leak.sentence.clone())
-        }
-        Stop::Upgrade => of(
-            StatusCode::NOT_IMPLEMENTED,
-            "upgrades are not supported",
-            "http_upgrade_failed",
-            "this gateway cannot read what would follow the upgrade (WebSocket or another protocol), so it does not let it \
-             through; use plain HTTP requests or server-sent events"
-                .to_owned(),
-        ),
-        Stop::Opaque(cannot) => of(
-            StatusCode::BAD_GATEWAY,
-            "the answer cannot be looked into",
-            "http_response_content_coding",
-            format!(
-                "{cannot}; this session has credentials that must be taken out of answers; ask with `Accept-Encoding: gzip` \
-                 and without `Range`"
-            ),
-        ),
-        Stop::Upstream(UpstreamFault::Address(why)) => of(
-            StatusCode::FORBIDDEN,
-            "the address is forbidden",
-            "destination_ip_prohibited",
-            format!("`{host}` leads to no address that may be dialled: {why}"),
-        ),
-        Stop::Upstream(fault) => {
-            of(fault.status(), "the upstream did not answer", fault.error(), format!("`{host}`: {fault}"))
-        }
-        Stop::Audit(error) => of(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the audit log cannot be written",
-            "proxy_internal_error",
-            format!("{error}; the upstream may have acted on the request, and its answer is held back"),
-        ),
-    }
+fn is_write(method: &Method) -> bool {
+    matches!(
+        *method,
+        Method::POST | Method::PUT | Method::PATCH | Method::DELETE
+    )
 }
 
 /// `h2c` offers are left aside, which RFC 9110 section 7.8 allows; others are asked for in earnest.

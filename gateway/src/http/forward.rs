@@ -95,7 +95,7 @@ fn known_codings_only(headers: &mut HeaderMap) -> Result<(), http::Error> {
         .flat_map(|value| value.to_str().unwrap_or("unknown").split(','))
         .map(str::trim)
         .collect();
-    if asked.iter().all(|item| known(item)) {
+    if asked.iter().all(known) {
         return Ok(());
     }
     let kept = asked.into_iter().filter(known).collect::<Vec<_>>().join(", ");

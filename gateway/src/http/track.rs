@@ -89,6 +89,7 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
 
     fn stop(&mut self, leak: Leak) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         self.done = true;
+        self.traffic.remark([leak.sentence.clone()]);
         // The first leak is the one that counts.
         let _first = self.fate.0.set(leak.clone());
         Poll::Ready(Some(Err(leak.into())))
@@ -184,6 +185,8 @@ pub struct AnswerBody<B> {
     idle: IdleTimer,
     due: Option<Pin<Box<Sleep>>>,
     hint: SizeHint,
+    /// Bytes to come, where the length is known.
+    left: Option<u64>,
 }
 
 impl<B> AnswerBody<B>
@@ -200,6 +203,7 @@ where
             idle: IdleTimer::new(idle),
             due: (!recorded).then(|| Box::pin(sleep_until(Instant::now() + RECORD_DUE))),
             hint,
+            left: hint.exact(),
         };
         if body.inner.is_end_stream() {
             body.end("complete");
@@ -245,11 +249,12 @@ where
         match frame {
             Some(Ok(frame)) => {
                 if let Some(piece) = frame.data_ref() {
-                    this.traffic
-                        .bytes_in
-                        .fetch_add(piece.len() as u64, Ordering::Relaxed);
+                    let count = piece.len() as u64;
+                    this.traffic.bytes_in.fetch_add(count, Ordering::Relaxed);
+                    this.left = this.left.map(|left| left.saturating_sub(count));
                 }
-                if this.inner.is_end_stream() {
+                // With a known length nobody asks for the end once the last byte is there.
+                if this.left == Some(0) || this.inner.is_end_stream() {
                     this.end("complete");
                 }
                 Poll::Ready(Some(Ok(frame)))

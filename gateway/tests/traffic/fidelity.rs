@@ -494,3 +494,82 @@ async fn upgrades_are_refused_in_words() {
     );
     assert!(origin.seen().is_empty());
 }
+
+#[tokio::test]
+async fn an_answer_that_comes_before_the_body_is_read_whole() {
+    let roots = Roots::new();
+    let origin = Origin::raw(&roots, &["http/1.1"], |mut stream| async move {
+        read_head(&mut stream).await;
+        let mut some = vec![0; 100_000];
+        stream.read_exact(&mut some).await.unwrap();
+        let answer =
+            b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 9\r\n\r\ntoo large";
+        stream.write_all(answer).await.unwrap();
+        // It reads no more, and leaves the connection open until the client closes.
+        std::future::pending().await
+    })
+    .await;
+    let stand = Stand::new(&roots, origin.port).await;
+    let at = stand.at("allowed.test");
+    let mut stream = stand.h1("allowed.test").await;
+    let head = format!("PUT /big HTTP/1.1\r\nHost: {at}\r\nContent-Length: 100000000\r\n\r\n");
+    let (mut reader, mut writer) = tokio::io::split(&mut stream);
+    let sending = async {
+        writer.write_all(head.as_bytes()).await.unwrap();
+        let piece = vec![0; 65536];
+        for _ in 0..1500 {
+            if writer.write_all(&piece).await.is_err() {
+                break;
+            }
+        }
+    };
+    let receiving = async {
+        let head = read_head(&mut reader).await;
+        let mut body = [0; 9];
+        reader.read_exact(&mut body).await.unwrap();
+        (head, body)
+    };
+    tokio::select! {
+        (head, body) = receiving => {
+            assert!(head.starts_with("HTTP/1.1 413 "), "{head}");
+            assert_eq!(&body, b"too large");
+        }
+        () = async { sending.await; std::future::pending().await } => {}
+    }
+}
+
+#[tokio::test]
+async fn draining_lets_an_open_exchange_end_and_takes_nothing_new() {
+    let roots = Roots::new();
+    let (events, queue) = mpsc::unbounded_channel::<()>();
+    let queue = Arc::new(tokio::sync::Mutex::new(queue));
+    let origin = Origin::http(&roots, &["http/1.1"], move |_| {
+        let queue = queue.clone();
+        async move {
+            queue.lock().await.recv().await;
+            Response::new(full("late"))
+        }
+    })
+    .await;
+    let stand = Stand::new(&roots, origin.port).await;
+    let at = stand.at("allowed.test");
+    let mut stream = stand.h1("allowed.test").await;
+    stream
+        .write_all(format!("GET / HTTP/1.1\r\nHost: {at}\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
+    while origin.seen().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let finishing = async {
+        tokio::task::yield_now().await;
+        events.send(()).unwrap();
+        crate::stand::read_all(&mut stream).await
+    };
+    let ((), answer) = tokio::join!(stand.gateway.drain(), finishing);
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("late"),
+        "{answer}"
+    );
+    assert_eq!(stand.records(1).await[0].ending, "complete");
+}

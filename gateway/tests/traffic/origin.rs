@@ -17,16 +17,16 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// A body of an origin's answer.
-pub type Reply = UnsyncBoxBody<Bytes, std::io::Error>;
+pub(crate) type Reply = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// An authority for origins.
-pub struct Roots {
+pub(crate) struct Roots {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Roots {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         sallyport_gateway::install_crypto();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
@@ -42,12 +42,12 @@ impl Roots {
         }
     }
 
-    pub fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.pem.clone()
     }
 
     /// A server's side of TLS for these names.
-    pub fn acceptor(&self, names: &[&str], alpn: &[&str]) -> TlsAcceptor {
+    pub(crate) fn acceptor(&self, names: &[&str], alpn: &[&str]) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let leaf = CertificateParams::new(names)
@@ -65,7 +65,7 @@ impl Roots {
 }
 
 /// The names that an origin's certificate is for.
-pub const NAMES: [&str; 8] = [
+pub(crate) const NAMES: [&str; 8] = [
     "allowed.test",
     "other.test",
     "store.test",
@@ -77,11 +77,11 @@ pub const NAMES: [&str; 8] = [
 ];
 
 /// A running origin.
-pub struct Origin {
-    pub port: u16,
+pub(crate) struct Origin {
+    pub(crate) port: u16,
     /// Heads that reached it: `METHOD target` and header lines.
-    pub seen: Arc<Mutex<Vec<String>>>,
-    pub connections: Arc<AtomicUsize>,
+    pub(crate) seen: Arc<Mutex<Vec<String>>>,
+    pub(crate) connections: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -93,7 +93,7 @@ impl Drop for Origin {
 
 impl Origin {
     /// An origin that answers each request by a function, over h2 or http/1.1 as `alpn` says.
-    pub async fn http<F, R>(roots: &Roots, alpn: &[&str], answer: F) -> Self
+    pub(crate) async fn http<F, R>(roots: &Roots, alpn: &[&str], answer: F) -> Self
     where
         F: Fn(Request<Incoming>) -> R + Clone + Send + Sync + 'static,
         R: Future<Output = Response<Reply>> + Send + 'static,
@@ -120,7 +120,7 @@ impl Origin {
     }
 
     /// An origin that does with each TLS connection what the function says.
-    pub async fn raw<F, R>(roots: &Roots, alpn: &[&str], handle: F) -> Self
+    pub(crate) async fn raw<F, R>(roots: &Roots, alpn: &[&str], handle: F) -> Self
     where
         F: Fn(TlsStream<TcpStream>) -> R + Send + Sync + 'static,
         R: Future<Output = ()> + Send + 'static,
@@ -148,7 +148,7 @@ impl Origin {
     }
 
     /// Echoes the request's head as the body; `/echo` echoes the request's body.
-    pub async fn echo(roots: &Roots, alpn: &[&str]) -> Self {
+    pub(crate) async fn echo(roots: &Roots, alpn: &[&str]) -> Self {
         Self::http(roots, alpn, |request| async move {
             if request.uri().path() == "/echo" {
                 let body = request
@@ -164,17 +164,17 @@ impl Origin {
         .await
     }
 
-    pub fn seen(&self) -> Vec<String> {
+    pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
 
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
 
 /// A whole body at once.
-pub fn full(bytes: impl Into<Bytes>) -> Reply {
+pub(crate) fn full(bytes: impl Into<Bytes>) -> Reply {
     Full::new(bytes.into())
         .map_err(|never| match never {})
         .boxed_unsync()

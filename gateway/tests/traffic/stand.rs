@@ -22,10 +22,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// The value behind the credential `token`.
-pub const SECRET: &str = "ghp_Zq8Lw2Xv7Rt4Yb6Nc9Md1Ke3Jf5Hg0Pa2Ts8U";
+pub(crate) const SECRET: &str = "ghp_Zq8Lw2Xv7Rt4Yb6Nc9Md1Ke3Jf5Hg0Pa2Ts8U";
 
 /// What a session is asked about, with the origin's port in place of `PORT`.
-pub const POLICY: &str = r#"
+pub(crate) const POLICY: &str = r#"
 version: 1
 name: test
 default: deny
@@ -60,15 +60,15 @@ rules:
 "#;
 
 /// Everything that a test needs, gone when dropped.
-pub struct Stand {
-    pub gateway: Gateway,
-    pub sessions: Arc<Sessions>,
-    pub sink: Sink,
-    pub proxy: SocketAddr,
-    pub token: String,
-    pub placeholder: String,
-    pub ca_pem: String,
-    pub port: u16,
+pub(crate) struct Stand {
+    pub(crate) gateway: Gateway,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) sink: Sink,
+    pub(crate) proxy: SocketAddr,
+    pub(crate) token: String,
+    pub(crate) placeholder: String,
+    pub(crate) ca_pem: String,
+    pub(crate) port: u16,
     roots_pem: String,
     serving: tokio::task::JoinHandle<()>,
     _folder: tempfile::TempDir,
@@ -82,11 +82,11 @@ impl Drop for Stand {
 
 impl Stand {
     /// A gateway whose session reaches the origin on `port` under its names.
-    pub async fn new(roots: &Roots, port: u16) -> Self {
+    pub(crate) async fn new(roots: &Roots, port: u16) -> Self {
         Self::with_limits(roots, port, Limits::default()).await
     }
 
-    pub async fn with_limits(roots: &Roots, port: u16, limits: Limits) -> Self {
+    pub(crate) async fn with_limits(roots: &Roots, port: u16, limits: Limits) -> Self {
         install_crypto();
         let folder = tempfile::tempdir().unwrap();
         let sink = Sink::open(folder.path()).unwrap();
@@ -141,7 +141,7 @@ impl Stand {
     }
 
     /// Replaces the session's policy.
-    pub fn put(&self, policy: &str) {
+    pub(crate) fn put(&self, policy: &str) {
         let text = policy.replace("PORT", &self.port.to_string());
         let names = [
             "allowed.test",
@@ -173,24 +173,24 @@ impl Stand {
     }
 
     /// `host:port` of a name at the origin.
-    pub fn at(&self, host: &str) -> String {
+    pub(crate) fn at(&self, host: &str) -> String {
         format!("{host}:{}", self.port)
     }
 
     /// `Proxy-Authorization` of the session.
-    pub fn authorization(&self) -> String {
+    pub(crate) fn authorization(&self) -> String {
         use base64::Engine;
         let pair = format!("run-1:{}", self.token);
         format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))
     }
 
     /// A raw connection to the proxy.
-    pub async fn dial(&self) -> TcpStream {
+    pub(crate) async fn dial(&self) -> TcpStream {
         TcpStream::connect(self.proxy).await.unwrap()
     }
 
     /// A tunnel, open.
-    pub async fn tunnel(&self, authority: &str) -> TcpStream {
+    pub(crate) async fn tunnel(&self, authority: &str) -> TcpStream {
         let mut stream = self.dial().await;
         let request = format!(
             "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\nProxy-Authorization: {}\r\n\r\n",
@@ -203,7 +203,7 @@ impl Stand {
     }
 
     /// TLS inside a tunnel, trusting the gateway's authority only.
-    pub async fn tls(
+    pub(crate) async fn tls(
         &self,
         authority: &str,
         sni: &str,
@@ -223,12 +223,12 @@ impl Stand {
     }
 
     /// One HTTP/1.1 connection to a name at the origin.
-    pub async fn h1(&self, host: &str) -> TlsStream<TcpStream> {
+    pub(crate) async fn h1(&self, host: &str) -> TlsStream<TcpStream> {
         self.tls(&self.at(host), host, &["http/1.1"]).await.unwrap()
     }
 
     /// One HTTP/2 connection to a name at the origin.
-    pub async fn h2(&self, host: &str) -> hyper::client::conn::http2::SendRequest<Full<Bytes>> {
+    pub(crate) async fn h2(&self, host: &str) -> hyper::client::conn::http2::SendRequest<Full<Bytes>> {
         let stream = self.tls(&self.at(host), host, &["h2", "http/1.1"]).await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
         let (sender, connection) =
@@ -240,14 +240,14 @@ impl Stand {
     }
 
     /// Sends raw bytes on a fresh HTTP/1.1 connection and reads everything until it is closed.
-    pub async fn raw(&self, host: &str, bytes: &str) -> String {
+    pub(crate) async fn raw(&self, host: &str, bytes: &str) -> String {
         let mut stream = self.h1(host).await;
         stream.write_all(bytes.as_bytes()).await.unwrap();
         read_all(&mut stream).await
     }
 
     /// `GET` with `Connection: close`; the whole answer as text.
-    pub async fn get(&self, host: &str, path: &str) -> String {
+    pub(crate) async fn get(&self, host: &str, path: &str) -> String {
         let at = self.at(host);
         self.raw(
             host,
@@ -257,7 +257,7 @@ impl Stand {
     }
 
     /// All records so far, oldest first, once there are at least `count`.
-    pub async fn records(&self, count: usize) -> Vec<AuditRecord> {
+    pub(crate) async fn records(&self, count: usize) -> Vec<AuditRecord> {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
         loop {
             self.sink.flush().await.unwrap();
@@ -287,7 +287,7 @@ impl Stand {
 }
 
 /// Reads a head, to its empty line.
-pub async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> String {
+pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         match stream.read_u8().await {
@@ -299,7 +299,7 @@ pub async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> String {
 }
 
 /// Reads until the other side closes; a close without TLS's farewell counts.
-pub async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> String {
+pub(crate) async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut all = Vec::new();
     let reading = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut all)).await;
     assert!(
@@ -311,7 +311,10 @@ pub async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> String {
 }
 
 /// Sends a request head (and body) and reads one answer with a `Content-Length`.
-pub async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), request: &str) -> (String, String) {
+pub(crate) async fn ask(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    request: &str,
+) -> (String, String) {
     stream.write_all(request.as_bytes()).await.unwrap();
     let head = read_head(stream).await;
     let length = head

@@ -1,0 +1,115 @@
+//! The ways in which an exchange ends without its upstream's answer, and what client and record are told of each.
+use super::coding::CannotLookInside;
+use super::head::HeadFault;
+use super::refusal::{Problem, refusal_text};
+use crate::audit::AuditError;
+use crate::control::types::Verdict;
+use crate::secret::Leak;
+use crate::upstream::UpstreamFault;
+use http::StatusCode;
+use sallyport_policy::Refusal;
+
+/// Why an exchange ends before its answer comes from upstream.
+#[derive(Debug)]
+pub enum Stop {
+    /// The head is malformed or names another destination.
+    Head(HeadFault),
+    /// The policy said no, or a person must say yes.
+    Refused(Refusal, Verdict),
+    /// The policy wanted to see more when there was no more.
+    Undecided,
+    /// A credential was about to go where it must not.
+    Leak(Leak),
+    /// The request wants to speak another protocol on.
+    Upgrade,
+    /// The answer is coded in a way that is not known here.
+    Opaque(CannotLookInside),
+    /// No answer from the upstream.
+    Upstream(UpstreamFault),
+    /// The record cannot be written.
+    Audit(AuditError),
+}
+
+impl Stop {
+    /// The answer that tells it to the client. `id` is that of the exchange, `host` what was dialled.
+    pub fn problem(&self, id: &str, host: &str) -> Problem {
+        let of = |status, title, error, detail: String| Problem {
+            status,
+            title,
+            detail,
+            error,
+            id: id.to_owned(),
+            refusal: None,
+            close: false,
+        };
+        match self {
+            Self::Head(fault) => Problem {
+                close: true,
+                ..of(fault.status(), "the request is malformed", "http_request_error", fault.to_string())
+            },
+            Self::Refused(refusal, verdict) => {
+                let title = if *verdict == Verdict::Asked { "a person must allow this" } else { "refused by policy" };
+                Problem {
+                    refusal: Some(refusal.clone()),
+                    ..of(StatusCode::FORBIDDEN, title, "http_request_denied", refusal_text(refusal, host))
+                }
+            }
+            Self::Undecided => of(
+                StatusCode::FORBIDDEN,
+                "refused by policy",
+                "http_request_denied",
+                "the policy gave no answer to the whole request, so it is refused".to_owned(),
+            ),
+            Self::Leak(leak) => {
+                of(StatusCode::FORBIDDEN, "a credential must not go there", "http_request_denied", leak.sentence.clone())
+            }
+            Self::Upgrade => of(
+                StatusCode::NOT_IMPLEMENTED,
+                "upgrades are not supported",
+                "http_upgrade_failed",
+                "this gateway cannot read what would follow the upgrade (WebSocket or another protocol), so it does not let it \
+                 through; use plain HTTP requests or server-sent events"
+                    .to_owned(),
+            ),
+            Self::Opaque(cannot) => of(
+                StatusCode::BAD_GATEWAY,
+                "the answer cannot be looked into",
+                "http_response_content_coding",
+                format!(
+                    "{cannot}; this session has credentials that must be taken out of answers; ask with `Accept-Encoding: gzip` \
+                     and without `Range`"
+                ),
+            ),
+            Self::Upstream(UpstreamFault::Address(why)) => of(
+                StatusCode::FORBIDDEN,
+                "the address is forbidden",
+                "destination_ip_prohibited",
+                format!("`{host}` leads to no address that may be dialled: {why}"),
+            ),
+            Self::Upstream(fault) => {
+                of(fault.status(), "the upstream did not answer", fault.error(), format!("`{host}`: {fault}"))
+            }
+            Self::Audit(error) => of(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the audit log cannot be written",
+                "proxy_internal_error",
+                format!("{error}; if the request went out already, its answer is held back and the upstream may have acted on it"),
+            ),
+        }
+    }
+
+    /// What the record says of it; nothing where the decision says it already.
+    pub fn verdict(&self, detail: &str) -> Option<(Verdict, String)> {
+        Some(match self {
+            Self::Refused(..) | Self::Audit(_) => return None,
+            Self::Head(fault) => (Verdict::Malformed, fault.to_string()),
+            Self::Leak(leak) => (Verdict::Denied, leak.sentence.clone()),
+            Self::Undecided | Self::Upgrade | Self::Opaque(_) => (Verdict::Denied, detail.to_owned()),
+            Self::Upstream(UpstreamFault::Address(_)) => (Verdict::Denied, detail.to_owned()),
+            Self::Upstream(UpstreamFault::RequestBody(why)) => {
+                (Verdict::Malformed, format!("the request's body broke off: {why}"))
+            }
+            Self::Upstream(fault) => (Verdict::UpstreamFailed, fault.to_string()),
+        })
+    }
+}
