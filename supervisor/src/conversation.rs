@@ -1,4 +1,5 @@
 //! Conversations: append-only entries, streamed to clients, which a `Rewind` tells to drop a dead attempt.
+mod feed;
 pub mod follow;
 pub mod store;
 

@@ -1,6 +1,8 @@
 //! The agent loop, pure: `decide` takes what happened and says what to do. Whoever hosts it journals both.
+mod calls;
 pub mod command;
 pub mod event;
+mod flow;
 pub mod heal;
 pub mod prompt;
 pub mod state;
@@ -9,25 +11,12 @@ pub mod tools;
 #[cfg(test)]
 mod tests;
 
-use crate::conversation::What;
-use crate::machine::MachineSpec;
-use crate::model::types::{Answer, Message, Part, Role, ToolCall};
-use crate::runs::Outcome;
+use crate::conversation::{Outcome, What};
+use calls::{answered, current, drop_calls, next_call, settle_call, waits_for_machine};
 use command::Command;
 use event::{Asker, Event};
-use state::{CallState, Phase, SessionFacts, State};
-use tools::{Next, Tool};
-
-/// Steps where the request names no limit.
-const STEP_LIMIT: u32 = 200;
-/// Machines made for one run before it gives up.
-const MACHINES: u32 = 4;
-/// Rounds of attempts at one inference before the run gives up.
-const INFER_ROUNDS: u32 = 4;
-/// Wait before the second round, in milliseconds; doubled each time.
-const ROUND_MS: u64 = 30_000;
-/// Answers without a call in a row before the run gives up.
-const SILENT: u32 = 3;
+use flow::{ask, close, create_machine, infer_failed, note, say, set_up, think, warn};
+use state::{Phase, SessionFacts, State};
 
 /// Begins a run.
 pub fn begin(run: &str, request: &crate::runs::RunRequest) -> (State, Vec<Command>) {
@@ -238,49 +227,6 @@ fn apply(state: &mut State, event: &Event, commands: &mut Vec<Command>) {
     }
 }
 
-fn create_machine(state: &mut State, commands: &mut Vec<Command>) {
-    if state.machine.generation >= MACHINES {
-        let text = format!(
-            "the machine was lost {MACHINES} times; the last one: {}",
-            lost_text(state)
-        );
-        return close(state, Outcome::Failed, text, commands);
-    }
-    state.machine.generation += 1;
-    let generation = state.machine.generation;
-    let id = if generation == 1 {
-        state.run.clone()
-    } else {
-        format!("{}-{generation}", state.run)
-    };
-    state.phase = Phase::Creating;
-    let spec = MachineSpec {
-        id,
-        binds: state.request.environment.binds.clone(),
-    };
-    commands.push(Command::CreateMachine { generation, spec });
-}
-
-fn lost_text(state: &State) -> &str {
-    state.machine.lost.as_deref().unwrap_or("unknown")
-}
-
-fn set_up(state: &State, commands: &mut Vec<Command>) {
-    let (Some(session), Some(record)) = (&state.session, &state.machine.record) else {
-        return;
-    };
-    let mut env = tools::environment(&state.run);
-    env.extend(state.request.environment.env.clone());
-    env.extend(session.placeholders.clone());
-    commands.push(Command::SetupMachine {
-        generation: state.machine.generation,
-        record: record.clone(),
-        ca_pem: session.ca_pem.clone(),
-        env,
-        files: state.request.environment.files.clone(),
-    });
-}
-
 fn machine_lost(state: &mut State, why: &str, commands: &mut Vec<Command>) {
     state.machine.record = None;
     state.machine.lost = Some(why.into());
@@ -299,237 +245,4 @@ fn machine_lost(state: &mut State, why: &str, commands: &mut Vec<Command>) {
         // The model, or the gateway, is being asked: its answer comes first, then a new machine is made.
         _ => {}
     }
-}
-
-fn waits_for_machine(state: &State) -> bool {
-    current(state)
-        .and_then(|index| state.calls.get(index))
-        .is_some_and(|call| tools::in_machine(&call.call.tool))
-}
-
-/// Begins the next step, or a machine first where there is none, or the end.
-fn think(state: &mut State, commands: &mut Vec<Command>) {
-    if state.machine.record.is_none() {
-        return create_machine(state, commands);
-    }
-    let limit = state.request.step_limit.unwrap_or(STEP_LIMIT);
-    if state.step >= limit {
-        return close(
-            state,
-            Outcome::Failed,
-            format!("not done after {limit} steps, which is the limit"),
-            commands,
-        );
-    }
-    state.step += 1;
-    let texts = heal::tell(&mut state.inbox);
-    for text in texts {
-        to_model(state, Part::Text { text });
-    }
-    ask(state, commands);
-}
-
-fn ask(state: &mut State, commands: &mut Vec<Command>) {
-    state.phase = Phase::Thinking;
-    commands.push(Command::Infer {
-        step: state.step,
-        request: prompt::request(state),
-    });
-}
-
-/// Adds to the message of the user at the end of the history, which begins one after the assistant's.
-fn to_model(state: &mut State, part: Part) {
-    match state.history.last_mut() {
-        Some(message) if message.role == Role::User => message.parts.push(part),
-        _ => state.history.push(Message {
-            role: Role::User,
-            parts: vec![part],
-        }),
-    }
-}
-
-fn answered(state: &mut State, answer: &Answer, commands: &mut Vec<Command>) {
-    let mut parts = Vec::new();
-    if !answer.text.trim().is_empty() {
-        parts.push(Part::Text {
-            text: answer.text.clone(),
-        });
-        say(
-            state,
-            What::Said {
-                text: answer.text.clone(),
-            },
-            commands,
-        );
-    }
-    state.calls.clear();
-    for (index, call) in answer.calls.iter().enumerate() {
-        // The provider's own id may come again in a later answer.
-        let call = ToolCall {
-            id: format!("s{}c{index}", state.step),
-            ..call.clone()
-        };
-        let (id, tool, input) = (call.id.clone(), call.tool.clone(), call.input.clone());
-        say(
-            state,
-            What::Call {
-                call: id,
-                tool,
-                input,
-            },
-            commands,
-        );
-        parts.push(Part::Call { call: call.clone() });
-        state.calls.push(CallState { call, result: None });
-    }
-    if parts.is_empty() {
-        parts.push(Part::Text {
-            text: "(no answer)".into(),
-        });
-        say(
-            state,
-            What::Said {
-                text: "(no answer)".into(),
-            },
-            commands,
-        );
-    }
-    state.history.push(Message {
-        role: Role::Assistant,
-        parts,
-    });
-    if state.calls.is_empty() {
-        silent(state, answer.cut, commands)
-    } else {
-        state.silent = 0;
-        next_call(state, commands);
-    }
-}
-
-fn silent(state: &mut State, cut: bool, commands: &mut Vec<Command>) {
-    state.silent += 1;
-    if state.silent >= SILENT && state.inbox.said.is_empty() {
-        let text =
-            format!("the model called no tool {SILENT} times in a row and did not say that it is done");
-        return close(state, Outcome::Failed, text, commands);
-    }
-    let text = if cut {
-        "Your answer was cut at its length limit. Go on, in shorter pieces."
-    } else {
-        "You called no tool. Go on with one, or call `done` if the task is finished or cannot be."
-    };
-    to_model(state, Part::Text { text: text.into() });
-    think(state, commands);
-}
-
-/// The first call without a result.
-fn current(state: &State) -> Option<usize> {
-    state.calls.iter().position(|call| call.result.is_none())
-}
-
-/// Carries out the next call, or ends the step.
-fn next_call(state: &mut State, commands: &mut Vec<Command>) {
-    while let Some(index) = current(state) {
-        state.phase = Phase::Acting;
-        let call = state.calls[index].call.clone();
-        match tools::plan(state, index, &call) {
-            Next::Do(command) => return commands.push(command),
-            Next::Told { text, ok } => settle_call(state, text, ok, commands),
-        }
-    }
-    finish_step(state, commands);
-}
-
-fn settle_call(state: &mut State, text: String, ok: bool, commands: &mut Vec<Command>) {
-    let Some(index) = current(state) else { return };
-    let call = state.calls[index].call.id.clone();
-    state.calls[index].result = Some((text.clone(), ok));
-    say(state, What::Result { call, text, ok }, commands);
-}
-
-/// Gives the running call and those after it their results, so that the history stays well-formed.
-fn drop_calls(state: &mut State, running: &str, waiting: &str, commands: &mut Vec<Command>) {
-    let mut text = running;
-    if state.phase == Phase::Acting {
-        while current(state).is_some() {
-            settle_call(state, text.into(), false, commands);
-            text = waiting;
-        }
-    }
-}
-
-fn finish_step(state: &mut State, commands: &mut Vec<Command>) {
-    let calls = std::mem::take(&mut state.calls);
-    let done = calls.iter().rev().find_map(|call| match Tool::read(&call.call) {
-        Ok(Tool::Done { summary, success }) => Some((summary, success)),
-        _ => None,
-    });
-    for CallState { call, result } in calls {
-        let (text, ok) = result.unwrap_or_default();
-        let text = if text.is_empty() { "(empty)".into() } else { text };
-        to_model(
-            state,
-            Part::Result {
-                call: call.id,
-                text,
-                ok,
-            },
-        );
-    }
-    match done {
-        Some((summary, success)) if state.inbox.said.is_empty() => {
-            let outcome = if success { Outcome::Done } else { Outcome::Failed };
-            close(state, outcome, summary, commands);
-        }
-        _ => think(state, commands),
-    }
-}
-
-fn infer_failed(state: &mut State, why: &str, passing: bool, commands: &mut Vec<Command>) {
-    state.failures += 1;
-    if !passing || state.failures >= INFER_ROUNDS {
-        return close(
-            state,
-            Outcome::Failed,
-            format!("the model cannot be asked: {why}"),
-            commands,
-        );
-    }
-    let ms = ROUND_MS << (state.failures - 1);
-    let timer = format!("infer-{}-{}", state.step, state.failures);
-    note(
-        state,
-        format!(
-            "the model cannot be asked: {why}; trying again in {} s",
-            ms / 1000
-        ),
-        commands,
-    );
-    commands.push(Command::Timer {
-        id: timer.clone(),
-        ms,
-    });
-    state.phase = Phase::Waiting { timer };
-}
-
-fn close(state: &mut State, outcome: Outcome, text: String, commands: &mut Vec<Command>) {
-    state.phase = Phase::Closing { outcome, text };
-    state.machine.record = None;
-    commands.push(Command::Cancel);
-    commands.push(Command::CloseAll);
-}
-
-fn warn(state: &State, warnings: &[String], commands: &mut Vec<Command>) {
-    for warning in warnings {
-        note(state, warning.clone(), commands);
-    }
-}
-
-fn note(state: &State, text: String, commands: &mut Vec<Command>) {
-    say(state, What::Note { text }, commands);
-}
-
-fn say(state: &State, what: What, commands: &mut Vec<Command>) {
-    let (step, attempt) = state.settled;
-    commands.push(Command::Say { step, attempt, what });
 }

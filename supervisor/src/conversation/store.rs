@@ -1,45 +1,17 @@
 //! Where conversations are kept: numbers are never used twice, attempts are fenced, final text replaces pieces.
+use crate::conversation::feed::{CLOSED, ENTRIES, FEEDS, GOING, OUTPUTS, Open, entry, read_feed};
 use crate::conversation::{Entry, What};
-use crate::store::{Need, Store, StoreError, seal};
-use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
-use serde::{Deserialize, Serialize};
+use crate::store::{Need, Store, StoreError};
+use redb::{ReadableTable, TableDefinition};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
-const ENTRIES: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("entries");
-const FEEDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("feeds");
-/// Of each call: number of its first piece of output, and how many bytes of output were taken.
-const OUTPUTS: TableDefinition<'_, (&str, &str), (u64, u64)> = TableDefinition::new("outputs");
-/// Conversations that have not ended.
-const GOING: TableDefinition<'_, &str, ()> = TableDefinition::new("going");
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
-/// Numbers set aside on disk at once, so that pieces shown before they are durable are never shown again as something else.
-const RESERVE: u64 = 256;
 /// Entries read in one transaction.
 const PAGE: usize = 256;
-/// Marks a call whose result is there.
-const CLOSED: u64 = u64::MAX;
-
-/// Where one run's conversation stands.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Feed {
-    /// Opening of the file in which this was written.
-    epoch: u64,
-    /// Last number used.
-    last: u64,
-    /// Last number set aside on disk.
-    reserved: u64,
-    /// Last entry of the journal that was applied: record, command.
-    mark: (u64, u32),
-    /// Step and attempt that may write pieces now, and the first number of that attempt.
-    attempt: (u32, u32),
-    first: u64,
-    /// Whether `Ended` is there.
-    ended: bool,
-}
 
 /// The right to write pieces of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -283,125 +255,5 @@ impl Conversations {
             }
         }
         Ok(value)
-    }
-}
-
-/// One feed inside a write transaction.
-struct Open<'a> {
-    transaction: &'a WriteTransaction,
-    run: &'a str,
-    row: Feed,
-    need: Need,
-}
-
-impl<'a> Open<'a> {
-    fn new(transaction: &'a WriteTransaction, run: &'a str, epoch: u64) -> Result<Self, redb::Error> {
-        let bytes = transaction
-            .open_table(FEEDS)?
-            .get(run)?
-            .map(|bytes| bytes.value().to_vec());
-        if bytes.is_none() {
-            transaction.open_table(GOING)?.insert(run, ())?;
-        }
-        let mut row = feed(run, bytes.as_deref())?;
-        if row.epoch != epoch {
-            // Numbers up to `reserved` may have been shown by the process before.
-            row.last = row.last.max(row.reserved);
-            row.epoch = epoch;
-        }
-        Ok(Self {
-            transaction,
-            run,
-            row,
-            need: Need::Lazy,
-        })
-    }
-
-    fn put(&mut self, mut entry: Entry) -> Result<(), redb::Error> {
-        self.row.last += 1;
-        entry.sequence = self.row.last;
-        let bytes = seal::seal(self.run, entry.sequence, &entry).map_err(redb::Error::Corrupted)?;
-        self.transaction
-            .open_table(ENTRIES)?
-            .insert((self.run, entry.sequence), bytes.as_slice())?;
-        Ok(())
-    }
-
-    /// Final text replaces its pieces.
-    fn compact(&mut self, entry: &Entry) -> Result<(), redb::Error> {
-        match &entry.what {
-            What::Said { .. } | What::Call { .. } if self.row.attempt.0 == entry.step => {
-                let step = entry.step;
-                self.remove(self.row.first, |old| {
-                    old.step == step && matches!(old.what, What::Delta { .. })
-                })
-            }
-            What::Result { call, .. } => {
-                let key = (self.run, call.as_str());
-                let known = self
-                    .transaction
-                    .open_table(OUTPUTS)?
-                    .insert(key, (0, CLOSED))?
-                    .map(|row| row.value());
-                match known {
-                    Some((first, taken)) if taken != CLOSED => self.remove(
-                        first,
-                        |old| matches!(&old.what, What::Output { call: other, .. } if other == call),
-                    ),
-                    _ => Ok(()),
-                }
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn remove(&mut self, from: u64, goes: impl Fn(&Entry) -> bool) -> Result<(), redb::Error> {
-        let mut table = self.transaction.open_table(ENTRIES)?;
-        let mut gone = Vec::new();
-        for row in table.range((self.run, from)..=(self.run, u64::MAX))? {
-            let (key, bytes) = row?;
-            let old = entry(self.run, key.value().1, bytes.value()).map_err(redb::Error::Corrupted)?;
-            if goes(&old) {
-                gone.push(old.sequence);
-            }
-        }
-        for sequence in gone {
-            table.remove((self.run, sequence))?;
-        }
-        Ok(())
-    }
-
-    fn close(mut self) -> Result<(Need, u64), redb::Error> {
-        if self.row.last > self.row.reserved {
-            self.row.reserved = self.row.last + RESERVE;
-            self.need = Need::Durable;
-        }
-        let bytes = seal::seal(self.run, 0, &self.row).map_err(redb::Error::Corrupted)?;
-        self.transaction
-            .open_table(FEEDS)?
-            .insert(self.run, bytes.as_slice())?;
-        Ok((self.need, self.row.last))
-    }
-}
-
-fn entry(run: &str, sequence: u64, bytes: &[u8]) -> Result<Entry, String> {
-    seal::unseal(run, sequence, bytes).map_err(|what| format!("entry {sequence} of run `{run}`: {what}"))
-}
-
-fn feed(run: &str, bytes: Option<&[u8]>) -> Result<Feed, redb::Error> {
-    let Some(bytes) = bytes else {
-        return Ok(Feed::default());
-    };
-    seal::unseal(run, 0, bytes)
-        .map_err(|what| redb::Error::Corrupted(format!("the conversation of run `{run}`: {what}")))
-}
-
-fn read_feed(transaction: &ReadTransaction, run: &str) -> Result<Feed, redb::Error> {
-    match transaction.open_table(FEEDS) {
-        Err(TableError::TableDoesNotExist(_)) => Ok(Feed::default()),
-        table => feed(
-            run,
-            table?.get(run)?.map(|bytes| bytes.value().to_vec()).as_deref(),
-        ),
     }
 }

@@ -166,7 +166,10 @@ impl Engine {
             format: FORMAT,
             sequence: 1,
             at: now,
-            event: Event::Started { run, request },
+            event: Event::Started {
+                run,
+                request: Box::new(request),
+            },
             commands: marks(&commands).map_err(unavailable)?,
         };
         Ok((

@@ -1,6 +1,7 @@
 //! Whole runs against fake gateway and machines, real journal rules, real conversations, real scripted model.
 mod crash;
 mod lives;
+mod rules;
 
 use super::*;
 use crate::conversation::Entry;

@@ -78,14 +78,12 @@ enum Block {
 }
 
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum Delta {
-    TextDelta {
-        text: String,
-    },
-    InputJsonDelta {
-        partial_json: String,
-    },
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "input_json_delta")]
+    Input { partial_json: String },
     #[serde(other)]
     Other,
 }
@@ -156,13 +154,11 @@ impl Anthropic {
                 let block = partial.blocks.get_mut(index).filter(|block| !block.closed);
                 let block = block.ok_or_else(|| nonsense("a piece belongs to no open block"))?;
                 match (&block.kind, delta) {
-                    (Kind::Text, Delta::TextDelta { text }) => {
+                    (Kind::Text, Delta::Text { text }) => {
                         block.text.push_str(&text);
                         return Ok(Some(text));
                     }
-                    (Kind::Tool { .. }, Delta::InputJsonDelta { partial_json }) => {
-                        block.text.push_str(&partial_json)
-                    }
+                    (Kind::Tool { .. }, Delta::Input { partial_json }) => block.text.push_str(&partial_json),
                     (_, Delta::Other) | (Kind::Other, _) => {}
                     _ => return Err(nonsense("a piece does not fit its block")),
                 }

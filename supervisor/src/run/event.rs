@@ -16,7 +16,7 @@ pub enum Event {
         /// Run id.
         run: String,
         /// What was asked.
-        request: RunRequest,
+        request: Box<RunRequest>,
     },
     /// The gateway opened the session.
     SessionReady {
