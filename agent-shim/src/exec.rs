@@ -8,8 +8,8 @@ pub(crate) mod tree;
 pub use background::Background;
 pub use keep::keep;
 
-use crate::channel::Channel;
 use crate::reap::Reaper;
+use crate::wire::channel::Channel;
 use crate::wire::{ExecEnd, FromShim};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};

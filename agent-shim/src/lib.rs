@@ -1,5 +1,4 @@
 //! The small program inside a machine, and the wire types that it shares with the supervisor.
-pub mod channel;
 pub mod command;
 pub mod exec;
 pub mod files;

@@ -1,6 +1,6 @@
 //! The agent's own line to the serving shim: one question and one answer, each a JSON line, on a unix socket.
-use crate::channel::Channel;
 use crate::exec::Background;
+use crate::wire::channel::Channel;
 use crate::wire::{BlockedNotice, FromShim};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,10 @@
 //! The serving shim: accepts the supervisor's connections and does what it asks.
-use crate::channel::{Channel, FrameReader, write_frame};
 use crate::exec::{Background, Call, Commands};
 use crate::files::{self, Writing};
 use crate::local::Local;
 use crate::reap::Reaper;
 use crate::trust;
+use crate::wire::channel::{Channel, FrameReader, write_frame};
 use crate::wire::{FromShim, ToShim, VERSION};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,9 @@
-//! The protocol between supervisor and shim: framed, numbered, acknowledged, over any byte stream. Pure.
+//! The protocol between supervisor and shim: framed, numbered, acknowledged, over any byte stream. Pure but for `channel`.
 //!
 //! A frame is: u32 head length, u32 body length (big endian), head as JSON ([`Head`]), body as raw bytes.
 //! Each side numbers its frames from 1 and keeps those not yet acknowledged; after a reconnect both say in
 //! `Hello` what they have received, and the rest is sent again. A frame with a known number is dropped.
+pub mod channel;
 mod codec;
 mod link;
 

@@ -1,6 +1,6 @@
 //! The real `sallyport-shim serve`, driven over its socket: commands, their ends, and the agent's own line.
 use bytes::Bytes;
-use sallyport_shim::channel::{Channel, FrameReader, write_frame};
+use sallyport_shim::wire::channel::{Channel, FrameReader, write_frame};
 use sallyport_shim::wire::{BlockedNotice, ExecEnd, FromShim, Stream, ToShim, VERSION};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

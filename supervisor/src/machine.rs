@@ -1,5 +1,8 @@
 //! What a machine driver offers, and the handle through which a run uses its machine.
 pub mod channel;
+pub mod keeper;
+pub mod namespace;
+pub mod reconcile;
 
 use async_trait::async_trait;
 use sallyport_shim::wire::{BlockedNotice, ExecEnd, Stream};

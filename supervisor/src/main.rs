@@ -2,5 +2,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    sallyport_supervisor::cli::main()
+    // A machine's keeper enters namespaces, for which the process must have one thread only.
+    sallyport_supervisor::machine::keeper::intercept(std::env::args_os())
+        .unwrap_or_else(sallyport_supervisor::cli::main)
 }

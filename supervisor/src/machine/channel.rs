@@ -7,7 +7,7 @@ use super::{AgentRequest, ExecCall, ExecOutcome, MachineError, OutputPiece, Shim
 use async_trait::async_trait;
 use bytes::Bytes;
 use calls::{Calls, Event};
-use sallyport_shim::channel::{Channel, ChannelError, FrameReader, write_frame};
+use sallyport_shim::wire::channel::{Channel, ChannelError, FrameReader, write_frame};
 use sallyport_shim::wire::{BlockedNotice, FromShim, ToShim, VERSION};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,7 +3,7 @@ use super::{Connect, ConnectError, ShimClient};
 use crate::machine::{ExecCall, MachineError, OutputPiece, Shim};
 use async_trait::async_trait;
 use bytes::Bytes;
-use sallyport_shim::channel::{Channel, FrameReader, write_frame};
+use sallyport_shim::wire::channel::{Channel, FrameReader, write_frame};
 use sallyport_shim::wire::{ExecEnd, FromShim, Stream, ToShim, VERSION};
 use std::collections::BTreeMap;
 use std::sync::Arc;
