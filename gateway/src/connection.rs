@@ -5,7 +5,7 @@
 use crate::Shared;
 use crate::control::types::Verdict;
 use crate::http::refusal::refusal_text;
-use crate::http::{Channel, Version, serve_channel};
+use crate::http::{Channel, PeerFault, Version, serve_channel};
 use crate::intake::Intake;
 use crate::ledger::Ledger;
 use crate::session::Decided;
@@ -153,18 +153,16 @@ async fn http(shared: Arc<Shared>, intake: Intake, version: Version, tls: bool) 
         ended = serving => ended,
         () = door.ended() => return,
     };
-    let Err(error) = ended else { return };
-    if error.is_parse() || error.is_timeout() {
-        let mut ledger = shared
-            .recorder
-            .open(Some(&channel.session), Some(&channel.destination), "http");
-        ledger.verdict(
-            Verdict::Malformed,
-            format!("what came is no HTTP that is served here: {error}"),
-        );
-        ledger.close("refused").await;
-    } else {
-        tracing::debug!(%error, "a connection from a machine ended");
+    match ended {
+        Ok(()) => {}
+        Err(fault @ PeerFault::Broken(_)) => tracing::debug!(%fault, "a connection from a machine ended"),
+        Err(fault) => {
+            let mut ledger = shared
+                .recorder
+                .open(Some(&channel.session), Some(&channel.destination), "http");
+            ledger.verdict(Verdict::Malformed, fault.to_string());
+            ledger.close("refused").await;
+        }
     }
 }
 

@@ -4,6 +4,7 @@ pub mod coding;
 pub mod exchange;
 pub mod forward;
 pub mod head;
+pub mod pace;
 pub mod refusal;
 pub mod stop;
 pub mod track;
@@ -17,10 +18,12 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use pace::{HeldBody, InFlight, Pace, Paced};
 use sallyport_policy::Destination;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Window and buffers of one HTTP/2 stream towards the machine.
 const HTTP2_WINDOW: u32 = 1 << 20;
@@ -47,28 +50,51 @@ pub enum Version {
     Http2,
 }
 
-/// Serves requests on a stream until it ends or the gateway drains. The error is what the peer did wrong.
+/// What a peer did wrong on a connection, in words for the record.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerFault {
+    /// Not HTTP, or HTTP that is not served.
+    #[error("what came is no HTTP that is served here: {0}")]
+    Malformed(hyper::Error),
+    /// A head that did not come to its end.
+    #[error("a request's head did not come to its end within {0:?}")]
+    Slow(Duration),
+    /// The connection broke, which needs no record of its own.
+    #[error("the connection broke: {0}")]
+    Broken(hyper::Error),
+}
+
+/// Serves requests on a stream until it ends or the gateway drains.
 pub async fn serve<S, F>(
     shared: &Shared,
     stream: Stream,
     version: Version,
     service: S,
-) -> Result<(), hyper::Error>
+) -> Result<(), PeerFault>
 where
     S: Fn(Request<Incoming>) -> F + Send + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
 {
-    let service = service_fn(move |request| {
+    let pace = Arc::new(Pace::default());
+    let serving = pace.clone();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let held = InFlight::new(&serving);
+        request.extensions_mut().insert(held.clone());
         let answering = service(request);
-        async move { Ok::<_, Infallible>(answering.await) }
+        async move { Ok::<_, Infallible>(answering.await.map(|body| HeldBody::new(body, held))) }
     });
     let limits = &shared.limits;
-    let io = TokioIo::new(stream);
-    match version {
+    let io = TokioIo::new(Paced::new(
+        stream,
+        pace.clone(),
+        version == Version::Http1,
+        limits,
+    ));
+    let ended = match version {
         Version::Http1 => {
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(limits.head)
+                .header_read_timeout(None)
                 .max_header_size(limits.head_bytes)
                 .max_headers(limits.headers)
                 .auto_date_header(false)
@@ -104,7 +130,12 @@ where
                 }
             }
         }
-    }
+    };
+    ended.map_err(|error| match error {
+        _ if pace.was_late() => PeerFault::Slow(limits.head),
+        error if error.is_parse() => PeerFault::Malformed(error),
+        error => PeerFault::Broken(error),
+    })
 }
 
 /// Serves the requests of a channel.
@@ -113,7 +144,7 @@ pub async fn serve_channel(
     stream: Stream,
     version: Version,
     channel: Arc<Channel>,
-) -> Result<(), hyper::Error> {
+) -> Result<(), PeerFault> {
     let serving = shared.clone();
     serve(&shared, stream, version, move |request| {
         let (shared, channel) = (serving.clone(), channel.clone());

@@ -32,6 +32,7 @@ use std::time::Duration;
 use tls::authority::{Authority, AuthorityError};
 use tls::leaf::Leaves;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use upstream::{Upstream, UpstreamFault};
@@ -83,6 +84,7 @@ pub struct Shared {
     pub(crate) leaves: Leaves,
     pub(crate) upstream: Upstream,
     pub(crate) doors: Doors,
+    pub(crate) proxy_places: Arc<Semaphore>,
     pub(crate) draining: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -111,6 +113,7 @@ impl Gateway {
                 own,
                 limits.clone(),
             )?,
+            proxy_places: Arc::new(Semaphore::new(limits.proxy_connections)),
             doors: Doors::new(limits.clone(), draining.clone()),
             limits,
             draining,

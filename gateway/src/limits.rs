@@ -8,7 +8,7 @@ pub struct Limits {
     pub first_bytes: Duration,
     /// From the first bytes to a finished TLS handshake with the machine (10 s). Beyond it: closed and recorded.
     pub handshake: Duration,
-    /// For one whole request head (20 s). Beyond it: 408 or closed.
+    /// For one whole request head (20 s). Beyond it: closed and recorded.
     pub head: Duration,
     /// Between two requests on a kept connection (120 s). Beyond it: closed.
     pub idle: Duration,
@@ -26,6 +26,8 @@ pub struct Limits {
     pub expect_continue: Duration,
     /// A pooled upstream connection without use (60 s). Beyond it: closed.
     pub pool_idle: Duration,
+    /// A machine that does not read what it is sent, at the socket (120 s). Beyond it: cut.
+    pub unread: Duration,
     /// Idle upstream connections kept for one destination of one session (8). Beyond it: the oldest is closed.
     pub pool_per_destination: usize,
     /// Bytes of a request head (64 KiB). Beyond it: 431.
@@ -36,6 +38,8 @@ pub struct Limits {
     pub streams: u32,
     /// Connections of one session (1024). Beyond it: closed at once.
     pub connections: usize,
+    /// Connections to the explicit proxy, whoever makes them (4096). Beyond it: closed at once.
+    pub proxy_connections: usize,
     /// Names for which one session holds synthetic addresses (32768). Beyond it: SERVFAIL.
     pub names: usize,
     /// Bytes neither way on a tunnel (1 h). Beyond it: closed.
@@ -58,11 +62,13 @@ impl Default for Limits {
             request_body_idle: Duration::from_secs(60),
             expect_continue: Duration::from_secs(2),
             pool_idle: Duration::from_secs(60),
+            unread: Duration::from_secs(120),
             pool_per_destination: 8,
             head_bytes: 64 * 1024,
             headers: 128,
             streams: 128,
             connections: 1024,
+            proxy_connections: 4096,
             names: 32_768,
             tunnel_idle: Duration::from_secs(3600),
             drain: Duration::from_secs(10),

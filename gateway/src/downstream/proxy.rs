@@ -4,8 +4,9 @@ use crate::connection;
 use crate::control::types::Verdict;
 use crate::http::exchange::exchange;
 use crate::http::head::{self, HeadFault};
+use crate::http::pace::InFlight;
 use crate::http::refusal::Problem;
-use crate::http::{Channel, Version, serve as serve_http};
+use crate::http::{Channel, PeerFault, Version, serve as serve_http};
 use crate::intake::Intake;
 use crate::payload::{Body, empty_body};
 use crate::session::Session;
@@ -32,8 +33,15 @@ const BACKOFF: Duration = Duration::from_millis(100);
 pub async fn accepted(shared: &Arc<Shared>, accepted: io::Result<(TcpStream, SocketAddr)>) {
     match accepted {
         Ok((stream, _)) => {
+            let Ok(place) = shared.proxy_places.clone().try_acquire_owned() else {
+                tracing::warn!("a proxy connection was refused: there are too many");
+                return;
+            };
             let shared = shared.clone();
-            shared.tasks.clone().spawn(serve(shared, stream));
+            shared.tasks.clone().spawn(async move {
+                serve(shared, stream).await;
+                drop(place);
+            });
         }
         Err(error) => {
             tracing::warn!(%error, "a proxy connection could not be accepted");
@@ -72,16 +80,13 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream) {
         answer(serving.clone(), request)
     })
     .await;
-    if let Err(error) = ended {
-        if error.is_parse() || error.is_timeout() {
+    match ended {
+        Ok(()) => {}
+        Err(fault @ PeerFault::Broken(_)) => tracing::debug!(%fault, "a proxy connection ended"),
+        Err(fault) => {
             let mut ledger = shared.recorder.open(None, None, "connect");
-            ledger.verdict(
-                Verdict::Malformed,
-                format!("what came to the proxy is no HTTP that is served here: {error}"),
-            );
+            ledger.verdict(Verdict::Malformed, format!("at the proxy: {fault}"));
             ledger.close("refused").await;
-        } else {
-            tracing::debug!(%error, "a proxy connection ended");
         }
     }
 }
@@ -113,8 +118,11 @@ async fn answer(shared: Arc<Shared>, mut request: Request<Incoming>) -> Response
     let door = shared.doors.of(&session);
     if request.method() == Method::CONNECT {
         let upgrade = hyper::upgrade::on(&mut request);
+        let held = request.extensions_mut().remove::<Arc<InFlight>>();
         let serving = shared.clone();
         shared.tasks.spawn(async move {
+            // The connection is in use for as long as the tunnel is.
+            let _held = held;
             match upgrade.await {
                 Ok(stream) => {
                     let Some(_place) = door.admit() else {

@@ -183,15 +183,31 @@ async fn half_a_head_ends_at_its_limit_and_an_idle_connection_lives_longer() {
     let roots = Roots::new();
     let origin = Origin::echo(&roots, &["http/1.1"]).await;
     let limits = Limits {
-        head: Duration::from_millis(200),
+        head: Duration::from_millis(100),
+        idle: Duration::from_millis(800),
         ..Limits::default()
     };
     let stand = Stand::with_limits(&roots, origin.port, limits).await;
+    let mut idle = stand.h1("allowed.test").await;
+    let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", stand.at("allowed.test"));
+    ask(&mut idle, &request).await;
     let mut slow = stand.h1("allowed.test").await;
     slow.write_all(b"GET / HTTP/1.1\r\nHos").await.unwrap();
-    let text = read_all(&mut slow).await;
-    assert!(text.is_empty() || text.starts_with("HTTP/1.1 408"), "{text}");
-    assert_eq!(only(stand.records(1).await).verdict, Verdict::Malformed);
+    assert_eq!(read_all(&mut slow).await, "");
+    let (head, _) = ask(&mut idle, &request).await;
+    assert!(head.starts_with("HTTP/1.1 200 "), "still open: {head}");
+    assert_eq!(read_all(&mut idle).await, "", "and closed in the end");
+    let records = stand.records(3).await;
+    let malformed: Vec<_> = records
+        .iter()
+        .filter(|record| record.verdict == Verdict::Malformed)
+        .collect();
+    assert_eq!((records.len(), malformed.len()), (3, 1), "{records:#?}");
+    assert!(
+        malformed[0].reason.contains("did not come to its end"),
+        "{}",
+        malformed[0].reason
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,302 @@
+//! How long a machine's connection may be in each phase: idle between requests, in the middle of a head, not reading.
+//!
+//! hyper's own limit for heads also counts the pause between two requests, so that idle connections would end as early as
+//! half-sent heads.
+use super::Body;
+use crate::limits::Limits;
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use http_body::{Frame, SizeHint};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// What is going on on a connection; shared by its stream and its requests.
+#[derive(Debug, Default)]
+pub struct Pace {
+    requests: AtomicUsize,
+    late: AtomicBool,
+    connection: AtomicWaker,
+}
+
+impl Pace {
+    /// Whether the connection was ended because a head did not come to its end.
+    pub fn was_late(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
+    }
+}
+
+/// A request that is being served, or a tunnel that is open: no limit of this file runs meanwhile.
+#[derive(Debug)]
+pub struct InFlight(Arc<Pace>);
+
+impl InFlight {
+    /// Begins one.
+    pub fn new(pace: &Arc<Pace>) -> Arc<Self> {
+        pace.requests.fetch_add(1, Ordering::AcqRel);
+        Arc::new(Self(pace.clone()))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if self.0.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // The idle time begins now, which the stream learns only when it is asked again.
+            self.0.connection.wake();
+        }
+    }
+}
+
+/// A stream with limits.
+pub struct Paced<S> {
+    inner: S,
+    pace: Arc<Pace>,
+    /// For a whole head; none for HTTP/2, whose frames are not ours to tell apart.
+    head: Option<Duration>,
+    idle: Duration,
+    unread: Duration,
+    waiting: Option<(Phase, Pin<Box<Sleep>>)>,
+    writing: Option<Pin<Box<Sleep>>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Head,
+}
+
+impl<S> Paced<S> {
+    /// Wraps a stream on which requests are about to come. `heads`: whether single heads are timed (HTTP/1).
+    pub fn new(inner: S, pace: Arc<Pace>, heads: bool, limits: &Limits) -> Self {
+        Self {
+            inner,
+            pace,
+            head: heads.then_some(limits.head),
+            idle: limits.idle,
+            unread: limits.unread,
+            waiting: None,
+            writing: None,
+        }
+    }
+
+    fn begin(&mut self, phase: Phase, limit: Duration) {
+        self.waiting = Some((phase, Box::pin(sleep_until(Instant::now() + limit))));
+    }
+
+    /// Bytes came: between two requests they begin a head.
+    fn came(&mut self) {
+        if let (Some(head), false) = (self.head, matches!(self.waiting, Some((Phase::Head, _)))) {
+            self.begin(Phase::Head, head);
+        }
+    }
+
+    /// Nothing comes: how long may that last?
+    fn stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.waiting.is_none() {
+            self.begin(Phase::Idle, self.idle);
+        }
+        let Some((phase, sleep)) = &mut self.waiting else {
+            return Poll::Pending;
+        };
+        ready!(sleep.as_mut().poll(cx));
+        match phase {
+            // As if the client had closed: nothing was asked, so nothing went wrong.
+            Phase::Idle => Poll::Ready(Ok(())),
+            Phase::Head => {
+                self.pace.late.store(true, Ordering::Relaxed);
+                let text = "the request's head did not come to its end";
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)))
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        this.pace.connection.register(cx.waker());
+        let before = buf.filled().len();
+        let read = Pin::new(&mut this.inner).poll_read(cx, buf);
+        if this.pace.requests.load(Ordering::Acquire) > 0 {
+            this.waiting = None;
+            return read;
+        }
+        match read {
+            Poll::Pending => this.stalled(cx),
+            Poll::Ready(Ok(())) if buf.filled().len() > before => {
+                this.came();
+                Poll::Ready(Ok(()))
+            }
+            ended => ended,
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Paced<S> {
+    /// The peer does not read: how long may that last?
+    fn unread<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.writing = None;
+            return written;
+        }
+        let limit = self.unread;
+        let sleep = self
+            .writing
+            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
+        match sleep.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the client does not read",
+            ))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.unread(cx, written)
+    }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.pace.connection.register(cx.waker());
+        let flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        self.unread(cx, flushed)
+    }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.inner).poll_shutdown(cx);
+        self.unread(cx, shut)
+    }
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.unread(cx, written)
+    }
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+/// An answer's body; the request is in flight until it is dropped.
+pub struct HeldBody {
+    inner: Body,
+    _held: Arc<InFlight>,
+}
+
+impl HeldBody {
+    /// Wraps an answer's body.
+    pub fn new(inner: Body, held: Arc<InFlight>) -> Self {
+        Self { inner, _held: held }
+    }
+}
+
+impl http_body::Body for HeldBody {
+    type Data = Bytes;
+    type Error = super::Fault;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, super::Fault>>> {
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    const SHORT: Duration = Duration::from_millis(100);
+    const LONG: Duration = Duration::from_millis(600);
+
+    fn limits(head: Duration, idle: Duration) -> Limits {
+        Limits {
+            head,
+            idle,
+            unread: SHORT,
+            ..Limits::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_ends_quietly_at_the_idle_limit() {
+        let (_client, server) = tokio::io::duplex(64);
+        let pace = Arc::new(Pace::default());
+        let begun = Instant::now();
+        let mut stream = Paced::new(server, pace.clone(), true, &limits(SHORT, LONG));
+        assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0);
+        assert!(begun.elapsed() >= LONG);
+        assert!(!pace.was_late());
+    }
+
+    #[tokio::test]
+    async fn half_a_head_ends_at_the_heads_limit_however_it_drips() {
+        let (mut client, server) = tokio::io::duplex(64);
+        let pace = Arc::new(Pace::default());
+        let dripping = tokio::spawn(async move {
+            let mut drops = tokio::time::interval(SHORT / 5);
+            while client.write_all(b"x").await.is_ok() {
+                drops.tick().await;
+            }
+        });
+        let mut stream = Paced::new(server, pace.clone(), true, &limits(SHORT, LONG));
+        let mut all = Vec::new();
+        assert_eq!(
+            stream.read_to_end(&mut all).await.unwrap_err().kind(),
+            io::ErrorKind::TimedOut
+        );
+        assert!(pace.was_late());
+        dripping.abort();
+    }
+
+    #[tokio::test]
+    async fn nothing_is_timed_while_a_request_is_served_and_the_idle_time_begins_after_it() {
+        let (mut client, server) = tokio::io::duplex(64);
+        let pace = Arc::new(Pace::default());
+        let held = InFlight::new(&pace);
+        let mut stream = Paced::new(server, pace.clone(), true, &limits(SHORT, SHORT));
+        let writing = async {
+            tokio::time::timeout(LONG, std::future::pending::<()>())
+                .await
+                .unwrap_err();
+            client.write_all(b"late").await.unwrap();
+        };
+        let mut bytes = [0; 4];
+        let (read, ()) = tokio::join!(stream.read_exact(&mut bytes), writing);
+        assert_eq!(read.unwrap(), 4);
+        let ending = async {
+            tokio::task::yield_now().await;
+            drop(held);
+        };
+        let (ended, ()) = tokio::join!(stream.read(&mut bytes), ending);
+        assert_eq!(ended.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_cut_off() {
+        let (_client, server) = tokio::io::duplex(4);
+        let mut stream = Paced::new(server, Arc::default(), true, &limits(SHORT, SHORT));
+        let error = stream.write_all(b"more than four").await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}
