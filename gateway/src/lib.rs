@@ -3,6 +3,7 @@
 //! Read `http/exchange.rs` first: one request through every stage. Before it comes `connection.rs`: one connection
 //! from its first bytes to the protocol that is served on it.
 pub mod audit;
+pub mod config;
 pub mod connection;
 pub mod control;
 pub mod downstream;
@@ -15,6 +16,7 @@ pub mod payload;
 pub mod secret;
 pub mod session;
 pub mod sniff;
+pub mod start;
 pub mod stream;
 pub mod tls;
 pub mod tunnel;

@@ -1,2 +1,130 @@
-//! x
-fn main() {}
+//! The program `sallyport-gateway`: arguments, log, signals, exit codes (0, 1 failure, 2 usage, 75 try again later).
+use anyhow::Context;
+use clap::Parser;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use sallyport_gateway::config::{Arguments, Command, Config, SecretCommand};
+use sallyport_gateway::secret::source::without_line_end;
+use sallyport_gateway::secret::{LONGEST_VALUE, SecretStore, Value};
+use sallyport_gateway::start::{self, Serve, StartError};
+use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use zeroize::Zeroizing;
+
+/// Usage.
+const USAGE: u8 = 2;
+/// Trying again later may help (sysexits.h, EX_TEMPFAIL).
+const LATER: u8 = 75;
+
+fn main() -> ExitCode {
+    sallyport_gateway::install_crypto();
+    let config = match Arguments::parse().resolve() {
+        Ok(config) => config,
+        Err(error) => return complain(&error.into(), USAGE),
+    };
+    match run(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let passing = error
+                .downcast_ref::<StartError>()
+                .is_some_and(StartError::is_passing);
+            complain(&error, if passing { LATER } else { 1 })
+        }
+    }
+}
+
+fn run(config: Config) -> anyhow::Result<()> {
+    keep_memory_inside()?;
+    match config.command {
+        Command::Serve(serve) => {
+            start_log(&config.log)?;
+            run_serve(&config.state, serve)
+        }
+        Command::Secret(command) => {
+            start::prepare(&config.state)?;
+            secret(&config.state, command)
+        }
+        Command::VerifyLog => {
+            let verified = sallyport_gateway::audit::verify(&config.state)?;
+            say(&format!(
+                "{} records, none altered; head {}",
+                verified.records, verified.head
+            ))
+        }
+    }
+}
+
+fn run_serve(state: &Path, serve: Serve) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the runtime does not start")?;
+    Ok(runtime.block_on(start::serve(state, serve))?)
+}
+
+fn secret(state: &Path, command: SecretCommand) -> anyhow::Result<()> {
+    let store = SecretStore::open(state)?;
+    match command {
+        SecretCommand::Set { name } => {
+            let mut input = Zeroizing::new(Vec::with_capacity(LONGEST_VALUE + 3));
+            std::io::stdin()
+                .take(LONGEST_VALUE as u64 + 3)
+                .read_to_end(&mut input)
+                .context("the value cannot be read from standard input")?;
+            store.set(&name, Value::new(without_line_end(&input).to_vec()))?;
+        }
+        SecretCommand::List => {
+            for name in store.names()? {
+                say(&name)?;
+            }
+            return Ok(());
+        }
+        SecretCommand::Rm { name } => {
+            anyhow::ensure!(
+                store.remove(&name)?,
+                "there is no secret `{}`",
+                name.escape_debug()
+            );
+        }
+    }
+    start::tell_running(state)?;
+    Ok(())
+}
+
+/// Values lie in this process's memory: it leaves no core file, and other processes of the same user cannot read it.
+fn keep_memory_inside() -> anyhow::Result<()> {
+    setrlimit(
+        Resource::Core,
+        Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        },
+    )
+    .context("core files cannot be switched off")?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .context("reading of memory by other processes cannot be switched off")
+}
+
+/// Text for people, JSON for programs; always on standard error.
+fn start_log(filter: &str) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).context("`--log` is no filter")?;
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if std::io::stderr().is_terminal() {
+        log.init();
+    } else {
+        log.json().init();
+    }
+    Ok(())
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{line}").context("standard output")
+}
+
+fn complain(error: &anyhow::Error, code: u8) -> ExitCode {
+    // Without standard error there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "sallyport-gateway: {error:#}");
+    ExitCode::from(code)
+}

@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub(crate) mod forms;
 pub mod guard;
 pub mod placeholder;
+mod places;
 pub mod redact;
 pub(crate) mod scanner;
 pub mod source;

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 mod bind;
+mod check;
 pub mod keep;
 pub mod registry;
 

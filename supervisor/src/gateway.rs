@@ -1,9 +1,14 @@
-//! Client of the gateway's control API: the only file that speaks to it.
+//! Client of the gateway's control API: nothing else here speaks to it.
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use sallyport_gateway::control::types::{
     AccessAnswer, AccessRequest, AuditQuery, AuditRecord, Health, SessionSpec, SessionView,
 };
+
+mod client;
+mod events;
+
+pub use client::Client;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]

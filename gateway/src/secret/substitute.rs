@@ -1,9 +1,8 @@
 //! Outgoing heads: placeholders become values where the binding and the permit say so, and nothing else leaves.
+use super::places::{BASE64, basic, form_decode, is_key_header, is_key_parameter, scheme, trimmed_tail};
 use super::{Binding, SessionSecrets};
 use base64::Engine;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use http::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
+use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 use sallyport_policy::{Permit, Place};
@@ -28,12 +27,6 @@ pub struct Leak {
     pub sentence: String,
 }
 
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-        .with_decode_allow_trailing_bits(true),
-);
 const QUERY_VALUE: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -414,62 +407,6 @@ fn sensitive(text: &[u8], name: &HeaderName) -> Result<HeaderValue, Leak> {
     })?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// Scheme and credentials of an authorization header, spaces around them left out (RFC 9110 section 11.4).
-fn scheme(value: &[u8]) -> Option<(&[u8], &[u8])> {
-    let space = value.iter().position(|byte| *byte == b' ')?;
-    Some((&value[..space], value[space..].trim_ascii()))
-}
-
-fn trimmed_tail(value: &[u8]) -> usize {
-    value.len() - value.trim_ascii_end().len()
-}
-
-/// `Basic ` as it was written, and what it decodes to; none where it is no Basic, or no base64.
-fn basic(value: &[u8]) -> Option<(Vec<u8>, Zeroizing<Vec<u8>>)> {
-    let (scheme, rest) = scheme(value)?;
-    if !scheme.eq_ignore_ascii_case(b"basic") {
-        return None;
-    }
-    let decoded = BASE64.decode(rest).ok()?;
-    Some(([scheme, b" "].concat(), Zeroizing::new(decoded)))
-}
-
-fn form_decode(text: &str) -> Vec<u8> {
-    percent_decode(text.replace('+', " ").as_bytes()).collect()
-}
-
-const KEY_WORDS: [&str; 10] = [
-    "token",
-    "key",
-    "apikey",
-    "secret",
-    "auth",
-    "authorization",
-    "password",
-    "passwd",
-    "signature",
-    "credential",
-];
-
-/// Whether a header is one in which credentials are sent.
-fn is_key_header(name: &HeaderName) -> bool {
-    *name == AUTHORIZATION || *name == PROXY_AUTHORIZATION || *name == COOKIE || is_key_name(name.as_str())
-}
-
-fn is_key_parameter(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    is_key_name(&lower) || ["sig", "code", "jwt", "access", "pass", "pwd"].contains(&lower.as_str())
-}
-
-/// Whether the last word of a name is one that keys are called by: `x-api-key`, `private_token`, `accesstoken`.
-fn is_key_name(name: &str) -> bool {
-    let last = name
-        .rsplit(['-', '_', '.', '[', ']'])
-        .find(|word| !word.is_empty())
-        .unwrap_or("");
-    KEY_WORDS.iter().any(|word| last.ends_with(word))
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! All sessions of a gateway: opened, changed and closed by the supervisor, found by whoever accepts traffic.
 use super::bind::{Bound, Placeholders, bind};
+use super::check::{access_record, check_id, checked, random_token, shown};
 use super::keep::{Keeper, Kept, StateError};
-use super::{Live, Session, new_id};
+use super::{Live, Session};
 use crate::audit::{AuditError, Sink};
-use crate::control::types::{AccessAnswer, AccessRequest, AuditRecord, SessionSpec, SessionView, Verdict};
+use crate::control::types::{AccessAnswer, AccessRequest, SessionSpec, SessionView};
 use crate::secret::Sources;
 use arc_swap::ArcSwap;
 use sallyport_policy::{Grant, GrantRefused, Host, Overlay, Policy, Problem};
@@ -305,122 +306,5 @@ impl Sessions {
 
     fn changing(&self) -> std::sync::MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// An id stands in Basic authentication, paths and logs: 1 to 128 letters, digits, `.`, `_` and `-`.
-fn check_id(id: &str) -> Result<(), SessionError> {
-    let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if (1..=128).contains(&id.len()) && id.bytes().all(fine) {
-        return Ok(());
-    }
-    Err(SessionError::Malformed(format!(
-        "`{}` is not a session's id: 1 to 128 letters, digits, `.`, `_` and `-`",
-        shown(id)
-    )))
-}
-
-/// Names in canonical form, certificates that are certificates.
-fn checked(mut spec: SessionSpec) -> Result<SessionSpec, SessionError> {
-    let hosts = std::mem::take(&mut spec.hosts);
-    for (name, address) in hosts {
-        match Host::parse(&name) {
-            Ok(Host::Name(name)) => drop(spec.hosts.insert(name, address)),
-            Ok(Host::Address(_)) => {
-                return Err(SessionError::Malformed(format!(
-                    "`{}` in `hosts` is an address, not a name",
-                    shown(&name)
-                )));
-            }
-            Err(fault) => return Err(SessionError::Malformed(format!("in `hosts`: {fault}"))),
-        }
-    }
-    let mut pem = spec.upstream_roots_pem.as_bytes();
-    let certificates: Result<Vec<_>, _> = rustls_pemfile::certs(&mut pem).collect();
-    let usable = certificates
-        .map_err(|error| error.to_string())
-        .and_then(|certificates| {
-            let mut roots = rustls::RootCertStore::empty();
-            certificates
-                .iter()
-                .try_for_each(|one| roots.add(one.clone()))
-                .map_err(|error| error.to_string())?;
-            if roots.is_empty() && !spec.upstream_roots_pem.trim().is_empty() {
-                return Err("there is no certificate in it".to_owned());
-            }
-            Ok(())
-        });
-    usable.map_err(|why| SessionError::Malformed(format!("`upstream_roots_pem` cannot be used: {why}")))?;
-    Ok(spec)
-}
-
-/// 256 random bits.
-fn random_token() -> Result<String, SessionError> {
-    use base64::Engine;
-    let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes)
-        .map_err(|_| SessionError::Failed("the system gives no random bytes".to_owned()))?;
-    Ok(base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes))
-}
-
-fn shown(text: &str) -> String {
-    text.chars().take(128).flat_map(char::escape_debug).collect()
-}
-
-fn access_record(
-    session: &Session,
-    request: &AccessRequest,
-    answer: &Result<Grant, GrantRefused>,
-    at: jiff::Timestamp,
-    policy_hash: String,
-) -> AuditRecord {
-    let wanted = &request.wanted;
-    let (verdict, rule, reason) = match answer {
-        Ok(grant) => (
-            Verdict::Granted,
-            grant.rule.clone(),
-            format!(
-                "granted until {} (grant {}); the agent wrote: {}",
-                grant.expires_at, grant.id, request.why
-            ),
-        ),
-        Err(refused) => {
-            let rule = match refused {
-                GrantRefused::AlreadyAllowed { rule }
-                | GrantRefused::NeedsPerson { rule }
-                | GrantRefused::NotGrantable { rule } => rule.clone(),
-                GrantRefused::Malformed { .. } => String::new(),
-            };
-            (
-                Verdict::Denied,
-                rule,
-                format!("{refused}; the agent wrote: {}", request.why),
-            )
-        }
-    };
-    AuditRecord {
-        sequence: 0,
-        id: new_id(),
-        at,
-        session: session.id.clone(),
-        user: session.who().user.clone(),
-        kind: "access".to_owned(),
-        host: wanted.host.clone(),
-        port: wanted.port,
-        method: wanted.method.clone(),
-        path: wanted.path.clone(),
-        verdict,
-        rule,
-        reason,
-        refusal: None,
-        policy_hash,
-        status: None,
-        bytes_out: 0,
-        bytes_in: 0,
-        duration_ms: 0,
-        credentials_used: Vec::new(),
-        credentials_redacted: Vec::new(),
-        ending: "complete".to_owned(),
-        chain: String::new(),
     }
 }

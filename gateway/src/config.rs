@@ -1,0 +1,223 @@
+//! Configuration: the only reader of arguments, environment, and the files that they name. Raw first, then resolved.
+use crate::secret::source::Variables;
+use crate::start::Serve;
+use clap::Parser;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// The only way out of an agent's machine: decides, intercepts, substitutes, redacts, records.
+#[derive(Debug, Parser)]
+#[command(name = "sallyport-gateway", version)]
+pub struct Arguments {
+    /// Folder for everything that the gateway keeps; made with mode 0700
+    #[arg(long, global = true, value_name = "DIR", env = "SALLYPORT_GATEWAY_STATE")]
+    state: Option<PathBuf>,
+    /// What is logged to standard error, such as `info` or `warn,sallyport_gateway=debug`
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILTER",
+        env = "SALLYPORT_GATEWAY_LOG",
+        default_value = "info"
+    )]
+    log: String,
+    #[command(subcommand)]
+    command: RawCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum RawCommand {
+    /// Serve: machines, the explicit proxy, the control API
+    Serve(RawServe),
+    /// Values of the local store; they go in by standard input and never come out
+    Secret {
+        #[command(subcommand)]
+        command: SecretCommand,
+    },
+    /// The audit log
+    Log {
+        #[command(subcommand)]
+        command: LogCommand,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct RawServe {
+    /// Socket of the control API [default: STATE/gateway.sock]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Socket on which listeners are handed over [default: STATE/handover.sock]
+    #[arg(long, value_name = "PATH")]
+    handover: Option<PathBuf>,
+    /// Address of the explicit proxy; port 0 takes any
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    proxy: SocketAddr,
+    /// PEM file of authorities trusted upstream besides the system's; may be given several times
+    #[arg(long, value_name = "FILE")]
+    upstream_ca: Vec<PathBuf>,
+    /// Name server to ask instead of the system's, as ADDRESS or ADDRESS:PORT; may be given several times
+    #[arg(long, value_name = "ADDRESS", value_parser = name_server)]
+    dns: Vec<SocketAddr>,
+}
+
+/// What to do with the local store.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Subcommand)]
+pub enum SecretCommand {
+    /// Keep the value that comes on standard input; one line end at its end is left out
+    Set {
+        /// Name, as policies say it in `from: {store: NAME}`
+        name: String,
+    },
+    /// List the names
+    List,
+    /// Remove a value
+    Rm {
+        /// Name
+        name: String,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum LogCommand {
+    /// Prove that no record was changed, or removed from the middle
+    Verify,
+}
+
+/// Why there is no configuration. The operator's to mend.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Nobody said where the state is.
+    #[error("no state folder: give one with `--state DIR`")]
+    NoState,
+    /// A file that was named cannot be read.
+    #[error("`{}` cannot be read: {error}", .path.display())]
+    File {
+        /// Path.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+}
+
+/// What is to be done, resolved.
+#[derive(Debug)]
+pub struct Config {
+    /// Folder for everything that is kept.
+    pub state: PathBuf,
+    /// Filter of the log on standard error.
+    pub log: String,
+    /// What to do.
+    pub command: Command,
+}
+
+/// One of the program's commands.
+#[derive(Debug)]
+pub enum Command {
+    /// Serve until told to stop.
+    Serve(Serve),
+    /// Change or list the local store.
+    Secret(SecretCommand),
+    /// Check the audit log.
+    VerifyLog,
+}
+
+impl Arguments {
+    /// Reads what the arguments name, and the environment.
+    pub fn resolve(self) -> Result<Config, ConfigError> {
+        let state = self.state.ok_or(ConfigError::NoState)?;
+        let state = std::path::absolute(&state).map_err(|error| ConfigError::File { path: state, error })?;
+        let command = match self.command {
+            RawCommand::Serve(raw) => {
+                let mut upstream_roots_pem = Vec::new();
+                for path in raw.upstream_ca {
+                    let pem = std::fs::read(&path).map_err(|error| ConfigError::File { path, error })?;
+                    upstream_roots_pem.extend(pem);
+                    upstream_roots_pem.push(b'\n');
+                }
+                Command::Serve(Serve {
+                    control: raw.control.unwrap_or_else(|| state.join("gateway.sock")),
+                    handover: raw.handover.unwrap_or_else(|| state.join("handover.sock")),
+                    proxy: raw.proxy,
+                    upstream_roots_pem,
+                    dns: raw.dns,
+                    // What is no text cannot be a secret for a header, and is left out.
+                    variables: Variables::from_environment(std::env::vars_os().filter_map(
+                        |(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)),
+                    )),
+                })
+            }
+            RawCommand::Secret { command } => Command::Secret(command),
+            RawCommand::Log {
+                command: LogCommand::Verify,
+            } => Command::VerifyLog,
+        };
+        Ok(Config {
+            state,
+            log: self.log,
+            command,
+        })
+    }
+}
+
+fn name_server(text: &str) -> Result<SocketAddr, String> {
+    text.parse::<SocketAddr>()
+        .or_else(|_| text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53)))
+        .map_err(|_| "not an address, nor an address and port".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(arguments: &[&str]) -> Result<Config, ConfigError> {
+        Arguments::try_parse_from([&["sallyport-gateway"], arguments].concat())
+            .unwrap()
+            .resolve()
+    }
+
+    #[test]
+    fn what_is_not_said_is_found_in_the_state_folder() {
+        let config = resolve(&["serve", "--state", "/s"]).unwrap();
+        let Command::Serve(serve) = config.command else {
+            panic!("serves")
+        };
+        assert_eq!(serve.control, PathBuf::from("/s/gateway.sock"));
+        assert_eq!(serve.handover, PathBuf::from("/s/handover.sock"));
+        assert!(serve.proxy.ip().is_loopback());
+    }
+
+    #[test]
+    fn the_state_folder_may_stand_before_the_command() {
+        let config = resolve(&["--state", "/s", "secret", "set", "forge"]).unwrap();
+        assert_eq!(config.state, PathBuf::from("/s"));
+        assert!(matches!(config.command, Command::Secret(SecretCommand::Set { name }) if name == "forge"));
+    }
+
+    #[test]
+    fn a_name_server_needs_no_port() {
+        let config = resolve(&[
+            "serve",
+            "--state",
+            "/s",
+            "--dns",
+            "192.0.2.1",
+            "--dns",
+            "[::1]:5353",
+        ])
+        .unwrap();
+        let Command::Serve(serve) = config.command else {
+            panic!("serves")
+        };
+        assert_eq!(
+            serve.dns,
+            ["192.0.2.1:53".parse().unwrap(), "[::1]:5353".parse().unwrap()]
+        );
+        assert!(Arguments::try_parse_from(["g", "serve", "--state", "/s", "--dns", "example.com"]).is_err());
+    }
+
+    #[test]
+    fn a_missing_authority_file_is_named() {
+        let error = resolve(&["serve", "--state", "/s", "--upstream-ca", "/nowhere/ca.pem"]).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/ca.pem"), "{error}");
+    }
+}

@@ -1,0 +1,317 @@
+//! A gateway's life: the state folder taken, every part opened, served until told to stop, everything written down.
+use crate::audit::{AuditError, Sink};
+use crate::control::{self, Control, SocketError, handover};
+use crate::limits::Limits;
+use crate::names::resolve::{Resolver, ResolverError};
+use crate::secret::source::Variables;
+use crate::secret::store::StoreError;
+use crate::secret::{SecretStore, Sources};
+use crate::session::Sessions;
+use crate::session::keep::StateError;
+use crate::tls::authority::{Authority, AuthorityError};
+use crate::{Assembly, AssemblyError, Gateway};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// How to serve.
+#[derive(Debug)]
+pub struct Serve {
+    /// Socket of the control API.
+    pub control: PathBuf,
+    /// Socket for hand-overs.
+    pub handover: PathBuf,
+    /// Address of the explicit proxy.
+    pub proxy: SocketAddr,
+    /// PEM of authorities trusted upstream besides the system's.
+    pub upstream_roots_pem: Vec<u8>,
+    /// Name servers; none means the system's.
+    pub dns: Vec<SocketAddr>,
+    /// Variables that bindings may name.
+    pub variables: Variables,
+}
+
+/// Why a gateway does not start. The operator's to mend.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The state folder cannot be used.
+    #[error("the state folder `{}` cannot be used: {error}", .path.display())]
+    State {
+        /// Path.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Another gateway has the state folder.
+    #[error("a gateway runs on `{}` already (process {pid}); stop it, or give another folder with `--state DIR`", .path.display())]
+    Running {
+        /// Path.
+        path: PathBuf,
+        /// Its process id, as it wrote it down.
+        pid: String,
+    },
+    /// The proxy's address cannot be had.
+    #[error(
+        "the explicit proxy cannot listen on `{address}`: {error}; give another with `--proxy ADDRESS:PORT` (port 0 takes any)"
+    )]
+    Proxy {
+        /// Address.
+        address: SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The authority that signs leaves.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    /// The secret store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The audit log.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    /// The sessions' file.
+    #[error(transparent)]
+    Sessions(#[from] StateError),
+    /// The control sockets.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// Name servers.
+    #[error(transparent)]
+    Resolver(#[from] ResolverError),
+    /// The rest.
+    #[error(transparent)]
+    Assembly(#[from] AssemblyError),
+    /// Signals, or the readiness line.
+    #[error("the system refused: {0}")]
+    System(#[from] io::Error),
+}
+
+impl StartError {
+    /// Whether trying again later may help, without anybody doing anything.
+    pub fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::Running { .. } | Self::Proxy { .. } | Self::Socket(SocketError::Taken(_))
+        )
+    }
+}
+
+/// The line on standard output that says that every socket listens.
+#[derive(Debug, Serialize)]
+struct Ready<'a> {
+    ready: bool,
+    pid: u32,
+    proxy: &'a str,
+    control: &'a Path,
+    handover: &'a Path,
+}
+
+/// Holds the state folder for one gateway; let go when dropped, and by the system when the process dies.
+#[derive(Debug)]
+pub struct Held {
+    _lock: File,
+}
+
+/// Makes the state folder if it is not there.
+pub fn prepare(state: &Path) -> Result<(), StartError> {
+    let fail = |error| StartError::State {
+        path: state.to_owned(),
+        error,
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(state)
+        .map_err(fail)
+}
+
+/// Takes the state folder; fails where another gateway has it.
+pub fn hold(state: &Path) -> Result<Held, StartError> {
+    let fail = |error| StartError::State {
+        path: state.to_owned(),
+        error,
+    };
+    let mut lock = open_lock(state).map_err(fail)?;
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Err(StartError::Running {
+            path: state.to_owned(),
+            pid: written_pid(&mut lock),
+        });
+    }
+    let write = |lock: &mut File| {
+        lock.set_len(0)?;
+        lock.rewind()?;
+        lock.write_all(std::process::id().to_string().as_bytes())
+    };
+    write(&mut lock).map_err(fail)?;
+    Ok(Held { _lock: lock })
+}
+
+/// Tells a gateway that runs on this state folder to read all values anew; whether there is one.
+pub fn tell_running(state: &Path) -> Result<bool, StartError> {
+    let fail = |error: io::Error| StartError::State {
+        path: state.to_owned(),
+        error,
+    };
+    let mut lock = open_lock(state).map_err(fail)?;
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        return Ok(false);
+    }
+    let pid = written_pid(&mut lock).parse().ok().and_then(Pid::from_raw);
+    let Some(pid) = pid else { return Ok(false) };
+    kill_process(pid, Signal::HUP).map_err(|error| fail(error.into()))?;
+    Ok(true)
+}
+
+fn open_lock(state: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .mode(0o600);
+    options.open(state.join("gateway.lock"))
+}
+
+fn written_pid(lock: &mut File) -> String {
+    let mut text = String::new();
+    match lock.take(20).read_to_string(&mut text) {
+        Ok(_) if !text.is_empty() => text,
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// Everything that listens, and what it works on.
+struct Parts {
+    gateway: Gateway,
+    sessions: Arc<Sessions>,
+    sink: Sink,
+    control: (UnixListener, Control),
+    handover: UnixListener,
+    proxy: SocketAddr,
+}
+
+/// Serves until SIGTERM or SIGINT, then ends in order. SIGHUP reads all values anew.
+/// Prints one JSON line on standard output when every socket listens.
+pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
+    prepare(state)?;
+    let _held = hold(state)?;
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut reload = signal(SignalKind::hangup())?;
+    let (control, handover) = (serve.control.clone(), serve.handover.clone());
+    let stop = CancellationToken::new();
+    let parts = open(state, serve, stop.clone()).await?;
+    let host = Arc::new(parts.gateway.clone());
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(handover::serve(
+        parts.handover,
+        parts.sessions.clone(),
+        host,
+        stop.clone(),
+    ));
+    let api = control::serve::serve(parts.control.0, parts.control.1);
+    tasks.spawn(async move {
+        if let Err(error) = api.await {
+            tracing::error!(%error, "the control API ended");
+        }
+    });
+    let gateway = parts.gateway.clone();
+    tasks.spawn(async move { gateway.run().await });
+    print_ready(parts.proxy, &control, &handover)?;
+    tracing::info!(proxy = %parts.proxy, state = %state.display(), "serving");
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = reload.recv() => refresh(parts.sessions.clone()),
+        }
+    }
+    tracing::info!("stopping");
+    stop.cancel();
+    parts.gateway.drain().await;
+    tasks.join_all().await;
+    if let Err(error) = parts.sink.flush().await {
+        tracing::error!(%error, "the last audit records may be missing");
+    }
+    for socket in [control, handover] {
+        if let Err(error) = std::fs::remove_file(&socket) {
+            tracing::warn!(%error, socket = %socket.display(), "a socket was left behind");
+        }
+    }
+    Ok(())
+}
+
+async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Parts, StartError> {
+    let authority = Arc::new(Authority::open(&state.join("ca"))?);
+    let store = Arc::new(SecretStore::open(state)?);
+    let sources = Sources::new(store.clone(), serve.variables, state.join("secret-files"));
+    let sink = Sink::open(state)?;
+    let sessions = Sessions::open(state, Arc::new(sources), sink.clone())?;
+    let proxy = TcpListener::bind(serve.proxy)
+        .await
+        .map_err(|error| StartError::Proxy {
+            address: serve.proxy,
+            error,
+        })?;
+    let address = proxy.local_addr()?;
+    let control = control::bind(&serve.control)?;
+    let handover = control::bind(&serve.handover)?;
+    let gateway = Gateway::new(Assembly {
+        sessions: sessions.clone(),
+        sink: sink.clone(),
+        authority: authority.clone(),
+        resolver: Resolver::new(&serve.dns)?,
+        upstream_roots_pem: serve.upstream_roots_pem,
+        proxy,
+        own: Vec::new(),
+        limits: Limits::default(),
+    })?;
+    let api = Control {
+        sessions: sessions.clone(),
+        sink: sink.clone(),
+        secrets: store,
+        ca_pem: authority.certificate_pem().into(),
+        proxy: address.to_string().into(),
+        stop,
+    };
+    Ok(Parts {
+        gateway,
+        sessions,
+        sink,
+        control: (control, api),
+        handover,
+        proxy: address,
+    })
+}
+
+/// Reads all values anew, beside the serving.
+fn refresh(sessions: Arc<Sessions>) {
+    tokio::task::spawn_blocking(move || match sessions.refresh_secrets() {
+        Ok(()) => tracing::info!("all values were read anew"),
+        Err(error) => tracing::error!(%error, "values were not read anew"),
+    });
+}
+
+fn print_ready(proxy: SocketAddr, control: &Path, handover: &Path) -> io::Result<()> {
+    let proxy = proxy.to_string();
+    let ready = Ready {
+        ready: true,
+        pid: std::process::id(),
+        proxy: &proxy,
+        control,
+        handover,
+    };
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(&ready)?)?;
+    out.flush()
+}
