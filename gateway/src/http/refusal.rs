@@ -94,7 +94,9 @@ impl Problem {
         document.insert("detail".to_owned(), json!(self.detail));
         document.insert("instance".to_owned(), json!(format!("urn:uuid:{}", self.id)));
         document.insert("decision".to_owned(), json!(self.id));
-        document.insert("error".to_owned(), json!(self.error));
+        // npm and others print this member and nothing else of an answer.
+        document.insert("error".to_owned(), json!(self.detail));
+        document.insert("proxy_error".to_owned(), json!(self.error));
         if let Some(refusal) = &self.refusal {
             document.insert("rule".to_owned(), json!(refusal.reason.rule));
             document.insert("reason".to_owned(), json!(refusal.reason.text));

@@ -46,6 +46,7 @@ async fn a_refusal_comes_inside_tls_with_everything_that_helps() {
     assert_eq!(document["rule"], "docs");
     assert_eq!(document["remedy"]["kind"], "request-access");
     assert_eq!(document["hint"], "Read the copy in the repository.");
+    assert_eq!(document["error"], document["detail"], "npm prints `error` alone");
     assert!(
         document["detail"]
             .as_str()
@@ -261,7 +262,7 @@ async fn an_upstream_that_refuses_is_502() {
         .port();
     let (status, document, record) = failing(&Stand::new(&Roots::new(), port).await).await;
     assert_eq!(
-        (status.as_str(), document["error"].as_str()),
+        (status.as_str(), document["proxy_error"].as_str()),
         ("502", Some("connection_refused"))
     );
     assert_eq!(
@@ -275,7 +276,7 @@ async fn an_upstream_whose_certificate_nobody_vouches_for_is_502_with_the_reason
     let origin = Origin::echo(&Roots::new(), &["h2"]).await;
     let (status, document, record) = failing(&Stand::new(&Roots::new(), origin.port).await).await;
     assert_eq!(
-        (status.as_str(), document["error"].as_str()),
+        (status.as_str(), document["proxy_error"].as_str()),
         ("502", Some("tls_certificate_error"))
     );
     assert!(
@@ -297,7 +298,7 @@ async fn an_upstream_with_a_certificate_for_another_name_is_502() {
     });
     let (status, document, record) = failing(&Stand::new(&roots, port).await).await;
     assert_eq!(
-        (status.as_str(), document["error"].as_str()),
+        (status.as_str(), document["proxy_error"].as_str()),
         ("502", Some("tls_certificate_error"))
     );
     assert!(record.reason.contains("another name"), "{}", record.reason);
@@ -317,7 +318,7 @@ async fn an_upstream_that_speaks_no_tls_is_502() {
     });
     let (status, document, _) = failing(&Stand::new(&Roots::new(), port).await).await;
     assert_eq!(
-        (status.as_str(), document["error"].as_str()),
+        (status.as_str(), document["proxy_error"].as_str()),
         ("502", Some("tls_protocol_error"))
     );
 }
@@ -335,7 +336,7 @@ async fn an_upstream_that_hangs_is_504_at_each_stage() {
     let stand = Stand::with_limits(&roots, silent.local_addr().unwrap().port(), limits.clone()).await;
     let (status, document, _) = failing(&stand).await;
     assert_eq!(
-        (status.as_str(), document["error"].as_str()),
+        (status.as_str(), document["proxy_error"].as_str()),
         ("504", Some("connection_timeout"))
     );
     let origin = Origin::raw(&roots, &["http/1.1"], |mut stream| async move {
@@ -345,7 +346,7 @@ async fn an_upstream_that_hangs_is_504_at_each_stage() {
     .await;
     let (status, document, _) = failing(&Stand::with_limits(&roots, origin.port, limits).await).await;
     assert_eq!(
-        (status.as_str(), document["error"].as_str()),
+        (status.as_str(), document["proxy_error"].as_str()),
         ("504", Some("http_response_timeout"))
     );
 }
@@ -370,7 +371,7 @@ async fn an_upstream_that_closes_or_talks_nonsense_is_502() {
         .await;
         let (status, document, _) = failing(&Stand::new(&roots, origin.port).await).await;
         assert_eq!(
-            (status.as_str(), document["error"].as_str()),
+            (status.as_str(), document["proxy_error"].as_str()),
             ("502", Some(error)),
             "{document}"
         );
