@@ -5,30 +5,6 @@ use crate::host_pattern::HostPattern;
 use crate::rule::Rule;
 use crate::{Credential, Problem, Protocol};
 
-/// Patterns that name more than anybody can oversee.
-pub(crate) fn breadth(pattern: &HostPattern, entry: &At<String>) -> Option<Problem> {
-    match pattern {
-        HostPattern::Any => Some(
-            entry
-                .at
-                .warning("`*` matches every host")
-                .hint("name the hosts, or a domain such as `*.example.com`"),
-        ),
-        HostPattern::Under(domain) if psl::suffix_str(domain) == Some(domain) => Some(
-            entry
-                .at
-                .warning(format!(
-                    "`*.{domain}` matches hosts of unrelated owners: `{domain}` is a public suffix"
-                ))
-                .hint("name the domains under it"),
-        ),
-        HostPattern::Net(net) if net.prefix_len() == 0 => {
-            Some(entry.at.warning(format!("`{net}` matches every address")))
-        }
-        _ => None,
-    }
-}
-
 /// Fields of one rule that do not go together.
 pub(crate) fn rule_part(part: &RulePart, problems: &mut Vec<Problem>) {
     let effect = part.effect.value;
@@ -41,46 +17,7 @@ pub(crate) fn rule_part(part: &RulePart, problems: &mut Vec<Problem>) {
                 .hint("write `host: \"*\"` if it is meant for every host"),
         );
     }
-    if let Some(protocol) = &to.protocol {
-        let word = if protocol.value == Protocol::Tcp {
-            "tcp"
-        } else {
-            "tls"
-        };
-        if protocol.value != Protocol::Http {
-            if to.methods.is_some() || to.paths.is_some() {
-                problems.push(
-                    protocol
-                        .at
-                        .error(format!(
-                            "`protocol: {word}` passes unread, so `methods` and `path` cannot be seen"
-                        ))
-                        .hint("remove them, or the protocol"),
-                );
-            }
-            if let Some(name) = part.uses.first() {
-                problems.push(name.at.error(format!(
-                    "a credential cannot be put into `protocol: {word}`, which passes unread"
-                )));
-            }
-        }
-        if protocol.value == Protocol::Tcp && to.ports.is_none() && effect != Effect::Deny {
-            problems.push(
-                protocol
-                    .at
-                    .error("`protocol: tcp` needs a `port`")
-                    .hint("for example `port: 5432`"),
-            );
-        }
-        if protocol.value == Protocol::Tls && effect != Effect::Allow {
-            problems.push(
-                protocol
-                    .at
-                    .error("`protocol: tls` says what passes unread, so it goes with `effect: allow` only")
-                    .hint("remove it: a rule without `protocol` refuses every protocol"),
-            );
-        }
-    }
+    protocol(part, problems);
     if let Some(name) = part
         .uses
         .first()
@@ -89,6 +26,39 @@ pub(crate) fn rule_part(part: &RulePart, problems: &mut Vec<Problem>) {
         problems.push(name.at.error("`use` has no meaning in a rule that only denies"));
     }
     private(part, problems);
+}
+
+/// What goes with `tcp` and `tls`, which pass unread.
+fn protocol(part: &RulePart, problems: &mut Vec<Problem>) {
+    let to = &part.to;
+    let effect = part.effect.value;
+    let Some(protocol) = &to.protocol else { return };
+    let word = match protocol.value {
+        Protocol::Http => return,
+        Protocol::Tcp => "tcp",
+        Protocol::Tls => "tls",
+    };
+    if to.methods.is_some() || to.paths.is_some() {
+        let message = format!("`protocol: {word}` passes unread, so `methods` and `path` cannot be seen");
+        problems.push(protocol.at.error(message).hint("remove them, or the protocol"));
+    }
+    if let Some(name) = part.uses.first() {
+        let message = format!("a credential cannot be put into `protocol: {word}`, which passes unread");
+        problems.push(name.at.error(message));
+    }
+    if protocol.value == Protocol::Tcp && to.ports.is_none() && effect != Effect::Deny {
+        problems.push(
+            protocol
+                .at
+                .error("`protocol: tcp` needs a `port`")
+                .hint("for example `port: 5432`"),
+        );
+    }
+    if protocol.value == Protocol::Tls && effect != Effect::Allow {
+        let message = "`protocol: tls` says what passes unread, so it goes with `effect: allow` only";
+        let hint = "remove it: a rule without `protocol` refuses every protocol";
+        problems.push(protocol.at.error(message).hint(hint));
+    }
 }
 
 fn private(part: &RulePart, problems: &mut Vec<Problem>) {
@@ -159,8 +129,19 @@ pub(crate) fn tests(documents: &[Document], rules: &[Rule], problems: &mut Vec<P
     }
 }
 
+/// Rules are compared with each other only up to this many host entries in all: beyond, it would take too long.
+const COMPARED_LIMIT: usize = 4_000;
+
+/// Whether a policy is small enough to compare its rules with each other.
+fn is_comparable(rules: &[Rule]) -> bool {
+    rules.iter().map(|rule| rule.hosts.len()).sum::<usize>() <= COMPARED_LIMIT
+}
+
 /// Rules that can never decide, or that stand in each other's way.
 pub(crate) fn rules(rules: &[Rule], problems: &mut Vec<Problem>) {
+    if !is_comparable(rules) {
+        return;
+    }
     let denies: Vec<&Rule> = rules.iter().filter(|rule| rule.effect == Effect::Deny).collect();
     for rule in rules.iter().filter(|rule| rule.effect != Effect::Deny) {
         if let Some(deny) = denies.iter().find(|deny| shadows(deny, rule)) {
@@ -239,6 +220,9 @@ pub(crate) fn credentials(
                 "credential `{}` already has the variable `{}`",
                 first.name.value, env.value
             )));
+        }
+        if !is_comparable(rules) {
+            continue;
         }
         let hosts: Vec<HostPattern> = credential
             .hosts

@@ -1,7 +1,8 @@
 //! Documents to a policy: sets, credentials and includes resolved, everything checked.
 use crate::check;
 use crate::diagnostic::At;
-use crate::document::{CredentialPart, Document, Effect, RulePart, SetPart};
+use crate::document::{CredentialPart, Document, Effect, RulePart};
+use crate::host_names::{Breadth, HostNames};
 use crate::host_pattern::HostPattern;
 use crate::include;
 use crate::path_pattern::PathPattern;
@@ -14,6 +15,10 @@ use std::fmt::Write as _;
 
 /// Port of an allow rule that names none.
 const DEFAULT_PORT: u16 = 443;
+/// Most rules of one policy.
+const RULE_LIMIT: usize = 10_000;
+/// Most credentials of one policy.
+const CREDENTIAL_LIMIT: usize = 1_000;
 
 impl Policy {
     /// Parses, checks and compiles. `texts[0]` is the policy; the others are what its `include` may name. All problems at once.
@@ -68,110 +73,15 @@ fn hash(texts: &[PolicyText]) -> String {
 }
 
 struct Compiler<'a> {
-    /// By name, and as `preset:NAME` for the set `NAME` of that preset.
-    sets: HashMap<String, &'a SetPart>,
+    hosts: HostNames<'a>,
     problems: &'a mut Vec<Problem>,
 }
 
 impl<'a> Compiler<'a> {
     fn new(documents: &'a [Document], problems: &'a mut Vec<Problem>) -> Self {
-        let mut sets: HashMap<String, &SetPart> = HashMap::new();
-        for document in documents {
-            for set in &document.sets {
-                let name = &set.name;
-                if let Some(first) = sets.get(&name.value) {
-                    problems.push(name.at.error(format!(
-                        "set `{}` is defined twice; first at {}",
-                        name.value, first.name.at
-                    )));
-                    continue;
-                }
-                if name.value.contains(['.', '*', '/', ':', ' ']) {
-                    problems.push(
-                        name.at
-                            .error(format!(
-                                "`{}` is not a name for a set",
-                                crate::host::shown(&name.value)
-                            ))
-                            .hint("use letters, digits and `-`, so that no host looks like it"),
-                    );
-                }
-                if document.file.strip_prefix("preset:") == Some(&name.value) {
-                    sets.insert(document.file.to_string(), set);
-                }
-                sets.insert(name.value.clone(), set);
-            }
-        }
-        let mut compiler = Self { sets, problems };
-        for set in documents.iter().flat_map(|document| &document.sets) {
-            for host in &set.hosts {
-                match compiler.sets.contains_key(&host.value) {
-                    true => compiler.problems.push(
-                        host.at
-                            .error(format!("`{}` is a set; sets do not nest", host.value)),
-                    ),
-                    false => drop(compiler.host(host)),
-                }
-            }
-        }
-        compiler
-    }
-
-    /// Host entries with sets put in their places.
-    fn hosts(&mut self, entries: &[At<String>]) -> Vec<HostPattern> {
-        let mut patterns = Vec::new();
-        for entry in entries {
-            match self.sets.get(&entry.value) {
-                // What is wrong in a set was said at the set.
-                Some(set) => patterns.extend(
-                    set.hosts
-                        .iter()
-                        .filter_map(|host| HostPattern::parse(&host.value).ok()),
-                ),
-                None => patterns.extend(self.host(entry)),
-            }
-        }
-        patterns
-    }
-
-    fn host(&mut self, entry: &At<String>) -> Option<HostPattern> {
-        let text = entry.value.as_str();
-        if let Some(preset) = text.strip_prefix("preset:") {
-            let problem = entry.at.error(format!(
-                "no included file has the set `{}`",
-                crate::host::shown(text)
-            ));
-            self.problems.push(problem.hint(format!(
-                "add `preset:{}` to `include`",
-                crate::host::shown(preset)
-            )));
-            return None;
-        }
-        match HostPattern::parse(text) {
-            Ok(HostPattern::Name(name)) if !text.contains('.') && name != "localhost" => {
-                let known: Vec<&str> = self.sets.keys().map(String::as_str).collect();
-                let meant = match crate::document::closest(text, &known) {
-                    Some(near) => format!("did you mean `{near}`? "),
-                    None => String::new(),
-                };
-                let problem = entry
-                    .at
-                    .error(format!("no set is called `{}`", crate::host::shown(text)));
-                self.problems.push(problem.hint(format!(
-                    "{meant}a host name without a domain is written with a dot at its end: `{name}.`"
-                )));
-                None
-            }
-            Ok(pattern) => {
-                self.problems.extend(check::breadth(&pattern, entry));
-                Some(pattern)
-            }
-            Err(fault) => {
-                let mut problem = entry.at.error(fault.why);
-                problem.hint = fault.hint;
-                self.problems.push(problem);
-                None
-            }
+        Self {
+            hosts: HostNames::new(documents, problems),
+            problems,
         }
     }
 
@@ -186,7 +96,12 @@ impl<'a> Compiler<'a> {
                 )));
                 continue;
             }
-            let hosts = self.hosts(&part.hosts);
+            if credentials.len() >= CREDENTIAL_LIMIT {
+                let message = format!("a policy has at most {CREDENTIAL_LIMIT} credentials");
+                self.problems.push(part.name.at.error(message));
+                break;
+            }
+            let hosts = self.hosts.resolve(&part.hosts, Breadth::Warn, self.problems);
             if hosts.contains(&HostPattern::Any) {
                 let problem = part
                     .name
@@ -208,23 +123,28 @@ impl<'a> Compiler<'a> {
 
     fn rules(&mut self, documents: &[Document], credentials: &[Credential]) -> Vec<Rule> {
         let mut rules: Vec<Rule> = Vec::new();
+        let mut first: HashMap<&str, &RulePart> = HashMap::new();
         for part in documents.iter().flat_map(|document| &document.rules) {
-            if part.id.value == "default" {
+            let id = part.id.value.as_str();
+            if rules.len() >= RULE_LIMIT {
                 self.problems.push(
                     part.id
                         .at
-                        .error("`default` is what no rule names; call the rule something else"),
+                        .error(format!("a policy has at most {RULE_LIMIT} rules")),
                 );
+                break;
             }
-            if let Some(first) = rules.iter().find(|rule| rule.id == part.id.value) {
-                let message = format!("rule `{}` is defined twice; first at {}", part.id.value, first.at);
-                self.problems.push(
-                    part.id
-                        .at
-                        .error(message)
-                        .hint("each rule has its own id; refusals and logs use it"),
-                );
+            if id == "default" {
+                let message = "`default` is what no rule names; call the rule something else";
+                self.problems.push(part.id.at.error(message));
             }
+            if let Some(earlier) = first.get(id) {
+                let message = format!("rule `{id}` is defined twice; first at {}", earlier.id.at);
+                let problem = part.id.at.error(message);
+                self.problems
+                    .push(problem.hint("each rule has its own id; refusals and logs use it"));
+            }
+            first.entry(id).or_insert(part);
             rules.push(self.rule(part, credentials));
         }
         rules
@@ -234,8 +154,13 @@ impl<'a> Compiler<'a> {
         check::rule_part(part, self.problems);
         let effect = part.effect.value;
         let to = &part.to;
+        let breadth = if effect == Effect::Deny {
+            Breadth::Fine
+        } else {
+            Breadth::Warn
+        };
         let hosts = match &to.hosts {
-            Some(hosts) => self.hosts(hosts),
+            Some(hosts) => self.hosts.resolve(hosts, breadth, self.problems),
             None => vec![HostPattern::Any],
         };
         let ports = match (&to.ports, effect) {

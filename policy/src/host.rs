@@ -67,10 +67,16 @@ impl fmt::Display for Host {
     }
 }
 
-/// The input for messages: escaped and cut.
+/// The input for messages: what does not print is escaped, and the text is cut.
 pub(crate) fn shown(text: &str) -> String {
     const SHOWN: usize = 120;
-    let mut out: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    let mut out = String::new();
+    for c in text.chars().take(SHOWN) {
+        match c {
+            '\'' | '"' | '\\' => out.push(c),
+            _ => out.extend(c.escape_debug()),
+        }
+    }
     if text.chars().nth(SHOWN).is_some() {
         out.push('…');
     }

@@ -16,6 +16,7 @@ pub mod explain;
 pub mod grant;
 mod granting;
 pub mod host;
+mod host_names;
 mod host_pattern;
 pub mod include;
 pub mod path;

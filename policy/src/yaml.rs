@@ -1,5 +1,6 @@
 //! YAML text to a tree of values with positions, within bounds of size and nesting.
 use crate::diagnostic::Position;
+use crate::host::shown;
 use crate::{PolicyText, Problem};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
@@ -136,16 +137,38 @@ pub(crate) fn read(text: &PolicyText) -> Result<Spanned<Node>, Problem> {
         let at = error
             .location()
             .map_or(start, |location| Position::new(&file, location));
-        at.error(format!("this is not valid YAML: {}", plain(&error)))
+        let problem = at.error(format!("this is not valid YAML: {}", plain(&error)));
+        match error.without_snippet() {
+            serde_saphyr::Error::UnknownAnchor { .. } => {
+                problem.hint("a text that begins with `*` stands in quotes, for example \"*.example.com\"")
+            }
+            _ => problem,
+        }
     })
 }
 
-/// The library's message in one line, without the position that it repeats.
+/// The library's message in one line, without its position and its advice to programmers.
 fn plain(error: &serde_saphyr::Error) -> String {
-    let text = error.without_snippet().to_string();
-    let line = text.lines().next().unwrap_or_default();
-    let cut = line.find(" at line ").map_or(line, |at| &line[..at]);
-    cut.trim_start_matches("error: ")
-        .trim_end_matches([' ', ',', ':'])
-        .to_owned()
+    use serde_saphyr::Error;
+    match error.without_snippet() {
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key `{}` stands here twice", shown(key))
+        }
+        Error::MergeKeyNotAllowed { .. } => "merge keys (`<<`) are not accepted".to_owned(),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => "an alias contains itself".to_owned(),
+        Error::UnknownAnchor { .. } => "`*` begins an alias, and nothing has that name".to_owned(),
+        Error::Budget { .. } => "it is too large, too deep, or has more than one document".to_owned(),
+        Error::AliasReplayLimitExceeded { .. } | Error::AliasReplayStackDepthExceeded { .. } => {
+            "its aliases expand to too much".to_owned()
+        }
+        other => {
+            let text = other.render_with_formatter(&serde_saphyr::UserMessageFormatter);
+            let line = text.lines().next().unwrap_or_default();
+            let cut = line.find(" at line ").map_or(line, |at| &line[..at]);
+            shown(
+                cut.trim_start_matches("error: ")
+                    .trim_end_matches([' ', ',', ':']),
+            )
+        }
+    }
 }

@@ -1,4 +1,10 @@
 //! Decisions of whole policies, told as sentences.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests may fail the test"
+)]
+
 use sallyport_policy::{
     CanonicalPath, Decision, Destination, Grant, GrantRefused, HttpRequest, Moment, Overlay, Policy,
     PolicyText, Protocol, Remedy, Request, Wanted, Who,

@@ -62,9 +62,11 @@ pub(super) fn read(name: At<String>, node: Spanned<Node>, reader: &mut Reader<'_
         .take("env")
         .and_then(|node| reader.text(node, "`env`"))
         .filter(|env| is_variable(env, reader));
+    // With a broken source it is kept, so that rules which use it are not told that it does not exist.
+    let from = from.unwrap_or_else(|| Source::Store(String::new()));
     Some(CredentialPart {
         name,
-        from: from?,
+        from,
         hosts,
         places,
         env,

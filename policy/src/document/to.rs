@@ -39,18 +39,18 @@ pub(super) fn read_to(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<To
             reader.unsupported(&at, name);
         }
     }
-    let mut to = ToPart::default();
-    to.hosts = fields.take("host").map(|node| reader.texts(node, "`host`"));
-    to.ports = fields.take("port").map(|node| read_ports(node, reader));
-    if let Some(node) = fields.take("protocol") {
-        to.protocol = read_protocol(node, reader);
-    }
-    to.methods = fields.take("methods").map(|node| read_methods(node, reader));
-    to.paths = fields.take("path").map(|node| reader.texts(node, "`path`"));
-    to.private = fields
-        .take("private")
-        .and_then(|node| reader.boolean(node, "`private`"));
-    Some(to)
+    Some(ToPart {
+        hosts: fields.take("host").map(|node| reader.texts(node, "`host`")),
+        ports: fields.take("port").map(|node| read_ports(node, reader)),
+        protocol: fields
+            .take("protocol")
+            .and_then(|node| read_protocol(node, reader)),
+        methods: fields.take("methods").map(|node| read_methods(node, reader)),
+        paths: fields.take("path").map(|node| reader.texts(node, "`path`")),
+        private: fields
+            .take("private")
+            .and_then(|node| reader.boolean(node, "`private`")),
+    })
 }
 
 fn read_protocol(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<At<Protocol>> {

@@ -16,11 +16,11 @@ const FACTS: &[&str] = &[
     "labels",
 ];
 pub(super) fn read_who(node: Spanned<Node>, reader: &mut Reader<'_>) -> Vec<WhoPart> {
+    let before = reader.problems.len();
     let Some(mut fields) = reader.fields(node, "`who`", FACTS) else {
         return Vec::new();
     };
     let at = fields.at.clone();
-    let before = reader.problems.len();
     let mut parts = Vec::new();
     for fact in FACTS {
         let Some((at, node)) = fields.take_with_key(fact, reader) else {

@@ -1,0 +1,200 @@
+//! What holds for any input: nothing panics, and more refusing never allows more.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
+
+use proptest::prelude::*;
+use sallyport_policy::{
+    CanonicalPath, Decision, Destination, Host, HttpRequest, Moment, Overlay, Policy, PolicyText, Request,
+    Severity, Who,
+};
+
+const HOSTS: &[&str] = &[
+    "a.test",
+    "b.a.test",
+    "c.b.a.test",
+    "x.test",
+    "10.1.2.3",
+    "127.0.0.1",
+    "9.9.9.9",
+    "[fd00::1]",
+];
+const PATTERNS: &[&str] = &[
+    "a.test",
+    "\"*.a.test\"",
+    "\"*.test\"",
+    "x.test",
+    "\"*\"",
+    "10.0.0.0/8",
+    "127.0.0.1",
+    "\"fd00::/8\"",
+    "9.9.9.9",
+];
+const METHODS: &[&str] = &["GET", "PUT"];
+const PATHS: &[&str] = &["/a", "/a/b", "/a//b", "/", "/b%2fa"];
+const PATH_PATTERNS: &[&str] = &["/a", "/a/**", "/**/b", "/{x}", "/*b"];
+
+fn compile(text: &str) -> Result<Policy, Vec<sallyport_policy::Problem>> {
+    Policy::compile(&[PolicyText {
+        name: "p.yaml".into(),
+        text: text.into(),
+    }])
+}
+
+fn one_of(texts: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
+    (0..texts.len()).prop_map(move |at| texts[at])
+}
+
+/// One rule as YAML, without id.
+fn rule(effect: &'static str) -> impl Strategy<Value = String> {
+    let port = prop_oneof![
+        Just(""),
+        Just(", port: 443"),
+        Just(", port: [80, 443]"),
+        Just(", port: \"1-9999\"")
+    ];
+    let fine = prop_oneof![
+        Just(String::new()),
+        one_of(METHODS).prop_map(|method| format!(", methods: [{method}]")),
+        one_of(PATH_PATTERNS).prop_map(|path| format!(", path: \"{path}\"")),
+        Just(", protocol: http".to_owned()),
+    ];
+    (one_of(PATTERNS), port, fine)
+        .prop_map(move |(host, port, fine)| format!("to: {{host: [{host}]{port}{fine}}}, effect: {effect}"))
+}
+
+fn unread_rule() -> impl Strategy<Value = String> {
+    (one_of(PATTERNS), prop_oneof![Just("tcp"), Just("tls")]).prop_map(|(host, protocol)| {
+        format!("to: {{host: [{host}], port: [80, 443], protocol: {protocol}}}, effect: allow")
+    })
+}
+
+fn any_rule() -> impl Strategy<Value = String> {
+    prop_oneof![3 => rule("allow"), 1 => rule("ask"), 1 => rule("deny"), 1 => unread_rule()]
+}
+
+fn document(rules: &[String]) -> String {
+    let rules: Vec<String> = rules
+        .iter()
+        .enumerate()
+        .map(|(number, rule)| format!("  - {{id: r{number}, {rule}}}\n"))
+        .collect();
+    format!("version: 1\nrules:\n{}", rules.concat())
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let http = (one_of(METHODS), one_of(PATHS), any::<bool>()).prop_map(|(method, path, tls)| {
+        Moment::Http(HttpRequest {
+            method: method.into(),
+            path: CanonicalPath::parse(path).unwrap(),
+            query: None,
+            tls,
+        })
+    });
+    let moment = prop_oneof![1 => Just(Moment::Connect), 1 => Just(Moment::Opaque), 3 => http];
+    (one_of(HOSTS), prop_oneof![Just(443), Just(80), Just(22)], moment).prop_map(|(host, port, moment)| {
+        Request {
+            destination: Destination {
+                host: Host::parse(host).unwrap(),
+                port,
+            },
+            moment,
+        }
+    })
+}
+
+/// How much an answer lets pass.
+fn rank(decision: &Decision) -> u8 {
+    match decision {
+        Decision::Deny(_) => 0,
+        Decision::Ask(_) => 1,
+        Decision::Inspect => 2,
+        Decision::Allow(_) => 3,
+    }
+}
+
+fn decide(policy: &Policy, request: &Request) -> Decision {
+    policy.decide(
+        request,
+        &Who::default(),
+        &Overlay::default(),
+        jiff::Timestamp::UNIX_EPOCH,
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_compiles_or_has_a_problem_with_a_place(text in "(.|[\n :{}\\[\\]\"'&*!|>-]){0,200}") {
+        if let Err(problems) = compile(&text) {
+            prop_assert!(problems.iter().any(|p| p.severity == Severity::Error));
+            prop_assert!(problems.iter().all(|p| p.line >= 1 && p.column >= 1 && !p.message.is_empty()));
+        }
+    }
+
+    #[test]
+    fn a_damaged_policy_never_panics(cut in 0usize..2000, insert in "[ \n:{}\\[\\]\"*&a-z0-9.,/-]{0,4}") {
+        let mut text = include_str!("golden/effects.yaml").to_owned();
+        let at = (0..=cut.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.insert_str(at, &insert);
+        let _ = compile(&text);
+        text.truncate(at);
+        let _ = compile(&text);
+    }
+
+    #[test]
+    fn one_more_deny_never_allows_more(rules in prop::collection::vec(any_rule(), 0..6), deny in rule("deny"), requests in prop::collection::vec(request(), 1..20), at in 0usize..6) {
+        let before = compile(&document(&rules)).unwrap();
+        let mut more = rules.clone();
+        more.insert(at.min(more.len()), deny);
+        let after = compile(&document(&more)).unwrap();
+        for request in &requests {
+            let (before, after) = (decide(&before, request), decide(&after, request));
+            prop_assert!(rank(&after) <= rank(&before), "{request:?}: {before:?} became {after:?}\n{}", document(&more));
+        }
+    }
+
+    #[test]
+    fn the_order_of_rules_changes_no_answer(rules in prop::collection::vec(any_rule(), 0..6), requests in prop::collection::vec(request(), 1..20)) {
+        let forward = compile(&document(&rules)).unwrap();
+        let mut reversed = rules.clone();
+        reversed.reverse();
+        let backward = compile(&document(&reversed)).unwrap();
+        for request in &requests {
+            prop_assert_eq!(rank(&decide(&forward, request)), rank(&decide(&backward, request)));
+        }
+    }
+
+    #[test]
+    fn what_is_refused_at_connect_is_never_allowed_later(rules in prop::collection::vec(any_rule(), 0..6), requests in prop::collection::vec(request(), 1..20)) {
+        let policy = compile(&document(&rules)).unwrap();
+        for request in &requests {
+            let connect = Request { destination: request.destination.clone(), moment: Moment::Connect };
+            if rank(&decide(&policy, &connect)) == 0 {
+                prop_assert_eq!(rank(&decide(&policy, request)), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn explaining_agrees_with_deciding(rules in prop::collection::vec(any_rule(), 0..6), request in request()) {
+        let policy = compile(&document(&rules)).unwrap();
+        let explanation = policy.explain(&request, &Who::default(), &Overlay::default(), jiff::Timestamp::UNIX_EPOCH);
+        let word = ["deny", "ask", "inspect", "allow"][usize::from(rank(&decide(&policy, &request)))];
+        prop_assert_eq!(&explanation.verdict.decision, word);
+        prop_assert_eq!(explanation.rules.len(), rules.len());
+        prop_assert!(explanation.to_string().contains(word));
+    }
+
+    #[test]
+    fn no_special_address_is_dialled_unless_a_rule_names_it(rules in prop::collection::vec(any_rule(), 0..6), request in request()) {
+        let policy = compile(&document(&rules)).unwrap();
+        if let Decision::Allow(permit) = decide(&policy, &request) {
+            for address in ["127.0.0.1", "10.1.2.3", "169.254.169.254", "fd00::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"] {
+                prop_assert!(permit.admits_address(address.parse().unwrap()).is_err());
+            }
+            prop_assert!(permit.admits_address("9.9.9.9".parse().unwrap()).is_ok());
+            let special = matches!(permit.destination().host, Host::Address(address) if sallyport_policy::classify(address).is_some());
+            prop_assert!(!special);
+        }
+    }
+}
