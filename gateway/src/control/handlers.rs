@@ -192,11 +192,18 @@ fn as_events(
     })
 }
 
+/// Longest wait for records that are queued.
+const FLUSH: std::time::Duration = std::time::Duration::from_secs(1);
+
 pub(super) async fn audit(
     State(control): State<Control>,
     query: Result<Query<AuditQuery>, QueryRejection>,
 ) -> Answer<Response> {
     let Query(query) = query.map_err(malformed)?;
+    // What was queued before the question belongs into the answer; a disk that is slow or full does not hold it up.
+    if control.sink.healthy() {
+        let _ = tokio::time::timeout(FLUSH, control.sink.flush()).await;
+    }
     Ok(Json(control.sink.query(query).await?).into_response())
 }
 

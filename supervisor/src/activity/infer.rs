@@ -3,6 +3,7 @@ use crate::activity::Context;
 use crate::conversation::store::Attempt;
 use crate::model::types::{Answer, Model, ModelError, ModelRequest, Usage};
 use crate::run::event::Event;
+use crate::run::prompt;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -25,6 +26,10 @@ pub(super) async fn infer(context: &Context, step: u32, request: &ModelRequest) 
         Ok(model) => model,
         Err(fault) => return failed(0, fault.to_string(), false, wasted),
     };
+    if let Some(fault) = prompt::fault(&request.messages) {
+        let why = format!("the question to the model is not well-formed, which is a fault of ours: {fault}");
+        return failed(0, why, false, wasted);
+    }
     let mut waits = context.hands.patience.waits();
     let mut why = RESTARTED.to_owned();
     loop {

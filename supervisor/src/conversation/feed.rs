@@ -43,30 +43,34 @@ pub(super) struct Open<'a> {
 }
 
 impl<'a> Open<'a> {
+    /// The inner error is a row that is damaged: nothing is written then, and other runs' writes are not touched by it.
     pub(super) fn new(
         transaction: &'a WriteTransaction,
         run: &'a str,
         epoch: u64,
-    ) -> Result<Self, redb::Error> {
+    ) -> Result<Result<Self, String>, redb::Error> {
         let bytes = transaction
             .open_table(FEEDS)?
             .get(run)?
             .map(|bytes| bytes.value().to_vec());
+        let mut row = match feed(run, bytes.as_deref()) {
+            Ok(row) => row,
+            Err(what) => return Ok(Err(what)),
+        };
         if bytes.is_none() {
             transaction.open_table(GOING)?.insert(run, ())?;
         }
-        let mut row = feed(run, bytes.as_deref())?;
         if row.epoch != epoch {
             // Numbers up to `reserved` may have been shown by the process before.
             row.last = row.last.max(row.reserved);
             row.epoch = epoch;
         }
-        Ok(Self {
+        Ok(Ok(Self {
             transaction,
             run,
             row,
             need: Need::Lazy,
-        })
+        }))
     }
 
     pub(super) fn put(&mut self, mut entry: Entry) -> Result<(), redb::Error> {
@@ -112,7 +116,10 @@ impl<'a> Open<'a> {
         let mut gone = Vec::new();
         for row in table.range((self.run, from)..=(self.run, u64::MAX))? {
             let (key, bytes) = row?;
-            let old = entry(self.run, key.value().1, bytes.value()).map_err(redb::Error::Corrupted)?;
+            // A damaged one is left where it is, and told of when it is read.
+            let Ok(old) = entry(self.run, key.value().1, bytes.value()) else {
+                continue;
+            };
             if goes(&old) {
                 gone.push(old.sequence);
             }
@@ -140,20 +147,18 @@ pub(super) fn entry(run: &str, sequence: u64, bytes: &[u8]) -> Result<Entry, Str
     seal::unseal(run, sequence, bytes).map_err(|what| format!("entry {sequence} of run `{run}`: {what}"))
 }
 
-fn feed(run: &str, bytes: Option<&[u8]>) -> Result<Feed, redb::Error> {
+fn feed(run: &str, bytes: Option<&[u8]>) -> Result<Feed, String> {
     let Some(bytes) = bytes else {
         return Ok(Feed::default());
     };
-    seal::unseal(run, 0, bytes)
-        .map_err(|what| redb::Error::Corrupted(format!("the conversation of run `{run}`: {what}")))
+    seal::unseal(run, 0, bytes).map_err(|what| format!("the conversation of run `{run}`: {what}"))
 }
 
 pub(super) fn read_feed(transaction: &ReadTransaction, run: &str) -> Result<Feed, redb::Error> {
-    match transaction.open_table(FEEDS) {
-        Err(TableError::TableDoesNotExist(_)) => Ok(Feed::default()),
-        table => feed(
-            run,
-            table?.get(run)?.map(|bytes| bytes.value().to_vec()).as_deref(),
-        ),
-    }
+    let table = match transaction.open_table(FEEDS) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Feed::default()),
+        table => table?,
+    };
+    let bytes = table.get(run)?.map(|bytes| bytes.value().to_vec());
+    feed(run, bytes.as_deref()).map_err(redb::Error::Corrupted)
 }

@@ -237,15 +237,20 @@ impl Conversations {
         job: impl FnOnce(&mut Open<'_>) -> Result<T, redb::Error> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (owned, epoch) = (run.to_owned(), self.epoch);
-        let (last, value) = self
-            .store
-            .write(move |transaction| {
-                let mut feed = Open::new(transaction, &owned, epoch)?;
-                let value = job(&mut feed)?;
-                let (need, last) = feed.close()?;
-                Ok((need, (last, value)))
-            })
-            .await?;
+        let written = self.store.write(move |transaction| {
+            let mut feed = match Open::new(transaction, &owned, epoch)? {
+                Ok(feed) => feed,
+                Err(what) => return Ok((Need::Lazy, Err(what))),
+            };
+            let value = job(&mut feed)?;
+            let (need, last) = feed.close()?;
+            Ok((need, Ok((last, value))))
+        });
+        let damaged = |what| StoreError::Damaged {
+            path: self.store.path().to_owned(),
+            what,
+        };
+        let (last, value) = written.await?.map_err(damaged)?;
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = listeners.get(run) {
             if sender.receiver_count() == 0 {

@@ -67,10 +67,8 @@ impl Watch {
     async fn once(&self, gateway: &mut Option<u32>, seen: &mut u64) -> Result<(), GatewayError> {
         let health = self.door.health().await?;
         let mut events = self.door.events(*seen).await?;
-        let restarted = gateway
-            .replace(health.pid)
-            .is_some_and(|known| known != health.pid);
-        if restarted {
+        // The first connection counts too: the gateway may have been away when the machines were adopted.
+        if gateway.replace(health.pid) != Some(health.pid) {
             self.hand_over_again();
         }
         let mut noted = *seen;
@@ -114,7 +112,7 @@ impl Watch {
         };
         tracing::info!(
             runs = contexts.len(),
-            "the gateway was restarted: handing listeners over again"
+            "a gateway process is new: handing listeners over"
         );
         for context in contexts {
             self.shop.tasks.spawn(async move {
