@@ -3,7 +3,6 @@ mod background;
 mod keep;
 mod run;
 mod transcript;
-pub(crate) mod tree;
 
 pub use background::Background;
 pub use keep::keep;

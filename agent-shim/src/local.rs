@@ -209,7 +209,7 @@ impl Local {
         let (tell, told) = oneshot::channel();
         let mut state = self.state();
         state.count += 1;
-        let id = format!("request-{}-{}", crate::serve::boot(), state.count);
+        let id = format!("request-{}-{}", crate::boot::boot(), state.count);
         self.tell(&id, &wish);
         state.wishes.insert(id.clone(), (wish, tell));
         (id, told)

@@ -1,5 +1,5 @@
 //! Reaping: the shim is the parent of every orphan in the machine, and tells ends to those who wait for them.
-use crate::exec::tree;
+use crate::tree;
 use rustix::process::{WaitOptions, getpid, wait};
 use std::collections::HashMap;
 use std::io;

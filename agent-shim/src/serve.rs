@@ -1,4 +1,5 @@
 //! The serving shim: accepts the supervisor's connections and does what it asks.
+use crate::boot::boot;
 use crate::exec::{Background, Call, Commands};
 use crate::files::{self, Writing};
 use crate::local::Local;
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 
@@ -30,19 +31,6 @@ pub struct Options {
     pub root: PathBuf,
     /// Variables that commands inherit.
     pub env: BTreeMap<String, String>,
-}
-
-/// Random, new at each start of this process.
-pub fn boot() -> &'static str {
-    static BOOT: OnceLock<String> = OnceLock::new();
-    BOOT.get_or_init(|| {
-        let mut bytes = [0u8; 16];
-        // Only an early kernel has no randomness; then the process id has to do.
-        if rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()).is_err() {
-            return format!("pid{}", std::process::id());
-        }
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-    })
 }
 
 #[derive(Debug)]

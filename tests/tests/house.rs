@@ -120,7 +120,8 @@ fn modules_of_a_crate_form_no_circle() {
             first.trim_end_matches(".rs")
         }
         .to_owned();
-        let of_tests = module == "testing" || path.ends_with("tests.rs") || parts.iter().any(|part| part == "tests");
+        let of_tests =
+            module == "testing" || path.ends_with("tests.rs") || parts.iter().any(|part| part == "tests");
         if src != "src" || module == "lib" || module == "main" || of_tests {
             continue;
         }
@@ -181,7 +182,10 @@ fn every_file_says_first_what_it_is_for_and_stays_readable() {
         let of_tests = path.ends_with("tests.rs") || path.iter().skip(1).any(|part| part == "tests");
         let most = if of_tests { LONGEST_TEST } else { LONGEST_FILE };
         if lines > most {
-            wrong.push(format!("{} has {lines} lines, {most} are the most", path.display()));
+            wrong.push(format!(
+                "{} has {lines} lines, {most} are the most",
+                path.display()
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -2,7 +2,7 @@
 //!
 //! It is the subreaper of one command. Its standard input is a socket to the shim on which it tells the end of the
 //! command itself; it exits when the last descendant is gone, so that its own end means "nothing is left".
-use super::tree::kill_descendants;
+use crate::tree::kill_descendants;
 use crate::wire::ExecEnd;
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, setsid, wait};
 use std::fs::OpenOptions;

@@ -1,6 +1,6 @@
 //! One command from its start to the end of its last descendant.
-use super::tree::{kill_descendants, kill_tree, signal_descendants};
 use super::{Call, Commands, GRACE_MS, Running};
+use crate::tree::{kill_descendants, kill_tree, signal_descendants};
 use crate::wire::{ExecEnd, Stream};
 use bytes::Bytes;
 use rustix::process::Signal;
