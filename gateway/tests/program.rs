@@ -1,0 +1,266 @@
+//! The program as an operator meets it: exit codes, messages, sockets, restart, stop, the store, the log.
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+fn program(state: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sallyport-gateway"));
+    command.env_clear().arg("--state").arg(state);
+    command
+}
+
+fn output(state: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut child = program(state)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn fails_with(code: i32, output: &Output) -> String {
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    text
+}
+
+/// A gateway that serves; killed when dropped.
+struct Running {
+    child: Child,
+    ready: serde_json::Value,
+}
+
+impl Running {
+    fn start(state: &Path, arguments: &[&str]) -> Self {
+        let mut child = program(state)
+            .arg("serve")
+            .args(["--dns", "127.0.0.1:1"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        Self { child, ready }
+    }
+
+    fn call(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = UnixStream::connect(self.ready["control"].as_str().unwrap()).unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: g\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer[9..12].parse().unwrap();
+        (
+            status,
+            answer
+                .split_once("\r\n\r\n")
+                .map(|(_, body)| body.to_owned())
+                .unwrap_or_default(),
+        )
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended already is what most tests want.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+const POLICY: &str = r#"version: 1
+name: p
+credentials:
+  forge: {from: {store: forge}, hosts: [a.test], in: [bearer]}
+rules:
+  - {id: a, to: {host: a.test}, use: [forge], effect: allow}
+"#;
+
+fn spec() -> String {
+    serde_json::json!({"who": {"run": "r"}, "policies": [{"name": "p.yaml", "text": POLICY}]}).to_string()
+}
+
+#[test]
+fn it_serves_keeps_sessions_over_a_kill_and_stops_in_order() {
+    let state = tempfile::tempdir().unwrap();
+    let state = state.path();
+    let mut first = Running::start(state, &[]);
+    let (status, health) = first.call("GET", "/healthz", "");
+    assert_eq!(status, 200);
+    assert!(health.contains(&first.child.id().to_string()), "{health}");
+    assert_eq!(first.call("PUT", "/v1/sessions/r", &spec()).0, 200);
+    let (_, before) = first.call("GET", "/v1/sessions/r", "");
+    for socket in ["gateway.sock", "handover.sock"] {
+        let mode = std::fs::metadata(state.join(socket))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{socket}");
+    }
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    let mut second = Running::start(state, &[]);
+    assert_eq!(second.call("GET", "/v1/sessions/r", "").1, before);
+    second.signal(rustix::process::Signal::TERM);
+    assert!(second.child.wait().unwrap().success());
+    assert!(!state.join("gateway.sock").exists());
+    let verified = output(state, &["log", "verify"], "");
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+#[test]
+fn a_second_gateway_on_one_folder_is_refused_naming_the_first() {
+    let state = tempfile::tempdir().unwrap();
+    let first = Running::start(state.path(), &[]);
+    let text = fails_with(75, &output(state.path(), &["serve"], ""));
+    assert!(text.contains(&first.child.id().to_string()), "{text}");
+    assert!(text.contains(&state.path().display().to_string()), "{text}");
+    assert_eq!(first.call("GET", "/healthz", "").0, 200, "the first one goes on");
+}
+
+#[test]
+fn what_is_in_the_way_is_named_and_the_exit_code_tells_whose_turn_it_is() {
+    let state = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let text = fails_with(75, &output(state.path(), &["serve", "--proxy", &address], ""));
+    assert!(text.contains(&address) && text.contains("--proxy"), "{text}");
+    fails_with(2, &output(state.path(), &["serve", "--proxy", "here"], ""));
+    fails_with(2, &output(state.path(), &["fly"], ""));
+    let text = fails_with(
+        2,
+        &output(state.path(), &["serve", "--upstream-ca", "/nowhere.pem"], ""),
+    );
+    assert!(text.contains("/nowhere.pem"), "{text}");
+    let text = fails_with(1, &output(Path::new("/proc/nowhere"), &["serve"], ""));
+    assert!(text.contains("/proc/nowhere"), "{text}");
+    std::fs::remove_dir_all(state.path().join("ca")).unwrap();
+    std::fs::write(state.path().join("ca"), "in the way").unwrap();
+    let text = fails_with(1, &output(state.path(), &["serve"], ""));
+    assert!(text.contains("/ca"), "{text}");
+}
+
+#[test]
+fn something_else_in_a_sockets_place_is_left_alone() {
+    let state = tempfile::tempdir().unwrap();
+    std::fs::write(state.path().join("gateway.sock"), "precious").unwrap();
+    let text = fails_with(1, &output(state.path(), &["serve"], ""));
+    assert!(text.contains("gateway.sock"), "{text}");
+    assert_eq!(
+        std::fs::read(state.path().join("gateway.sock")).unwrap(),
+        b"precious"
+    );
+}
+
+#[test]
+fn values_go_into_the_store_and_reach_a_running_gateway_and_never_come_out() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Running::start(state.path(), &[]);
+    let (_, view) = gateway.call("PUT", "/v1/sessions/r", &spec());
+    assert!(
+        view.contains("secret set forge") && view.contains("\"credentials\":[]"),
+        "{view}"
+    );
+    let set = output(
+        state.path(),
+        &["secret", "set", "forge"],
+        "ghp_0123456789abcdefABCDEF0123456789\n",
+    );
+    assert!(set.status.success(), "{set:?}");
+    assert_eq!(output(state.path(), &["secret", "list"], "").stdout, b"forge\n");
+    // The running gateway was told by a signal; it reads the store as soon as it gets to it.
+    let view = (0..200)
+        .map(|_| gateway.call("GET", "/v1/sessions/r", "").1)
+        .find(|view| view.contains("\"placeholder\":\"ghp_"))
+        .expect("the value reaches the session");
+    assert!(!view.contains("0123456789abcdefABCDEF"), "{view}");
+    assert_eq!(gateway.call("PUT", "/v1/secrets/other", "another value").0, 204);
+    assert_eq!(gateway.call("GET", "/v1/secrets", "").1, r#"["forge","other"]"#);
+    assert_eq!(gateway.call("DELETE", "/v1/secrets/other", "").0, 204);
+    assert!(
+        output(state.path(), &["secret", "rm", "forge"], "")
+            .status
+            .success()
+    );
+    let text = fails_with(1, &output(state.path(), &["secret", "rm", "forge"], ""));
+    assert!(text.contains("`forge`"), "{text}");
+    fails_with(1, &output(state.path(), &["secret", "set", "x"], "short\n"));
+}
+
+#[test]
+fn nonsense_on_the_control_socket_is_a_problem_document() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Running::start(state.path(), &[]);
+    for (method, path, body, status) in [
+        ("GET", "/v1/sessions/none", "", 404),
+        ("GET", "/nowhere", "", 404),
+        ("PUT", "/v1/sessions/r", "{", 400),
+        (
+            "PUT",
+            "/v1/sessions/r",
+            r#"{"who":{},"policies":[],"extra":1}"#,
+            400,
+        ),
+        ("PUT", "/v1/sessions/a%3Ab", &spec(), 422),
+        (
+            "PUT",
+            "/v1/sessions/r",
+            r#"{"who":{},"policies":[{"name":"p","text":"rulez: []"}]}"#,
+            422,
+        ),
+        (
+            "POST",
+            "/v1/sessions/none/access",
+            r#"{"wanted":{"host":"a.test","port":443},"why":""}"#,
+            404,
+        ),
+        ("GET", "/v1/audit?limit=many", "", 400),
+        ("GET", "/v1/events?after=x", "", 400),
+        ("PUT", "/v1/secrets/x", "short", 422),
+    ] {
+        let (got, text) = gateway.call(method, path, body);
+        assert_eq!(got, status, "{method} {path}: {text}");
+        let problem: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(problem["status"], status, "{text}");
+        assert!(!problem["detail"].as_str().unwrap().is_empty());
+        assert_eq!(
+            problem["policy"].is_array(),
+            path.ends_with("/r") && status == 422,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn its_memory_is_closed_to_other_processes_and_leaves_no_core() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Running::start(state.path(), &[]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", gateway.child.id())).unwrap();
+    let core = limits
+        .lines()
+        .find(|line| line.starts_with("Max core file size"))
+        .unwrap();
+    assert_eq!(
+        core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(),
+        ["0", "0"],
+        "{core}"
+    );
+}
