@@ -169,7 +169,8 @@ async fn events_come_from_any_point_on_live_and_end_with_the_gateway() {
     let mut events = stand.client.events(1).await.unwrap();
     assert_eq!(events.next().await.unwrap().unwrap().sequence, 2);
     assert_eq!(events.next().await.unwrap().unwrap().sequence, 3);
-    let (live, _) = tokio::join!(events.next(), stand.client.access("run-1", &wish("docs.test")));
+    let wanted = wish("docs.test");
+    let (live, _) = tokio::join!(events.next(), stand.client.access("run-1", &wanted));
     let live = live.unwrap().unwrap();
     assert_eq!((live.sequence, live.verdict), (4, Verdict::Granted));
     stand.stop.cancel();
