@@ -51,6 +51,14 @@ struct State {
     writes: u64,
 }
 
+/// A piece of a file to be written.
+struct Part {
+    id: String,
+    path: String,
+    mode: u32,
+    more: bool,
+}
+
 /// Serves connections from `listener`, one at a time, the newest wins; until the process ends.
 ///
 /// # Errors
@@ -160,7 +168,9 @@ impl Shim {
                 });
             }
             ToShim::Cancel { id } => self.commands.cancel(&id),
-            ToShim::WriteFile { id, path, mode, more } => self.write_file(&id, &path, mode, more, &body),
+            ToShim::WriteFile { id, path, mode, more } => {
+                self.write_file(Part { id, path, mode, more }, &body)
+            }
             ToShim::ReadFile {
                 id,
                 path,
@@ -227,17 +237,18 @@ impl Shim {
     }
 
     /// Takes a piece of a file; the pieces of one file come in order, so this does not leave the calling task.
-    fn write_file(&self, id: &str, path: &str, mode: u32, more: bool, piece: &[u8]) {
+    fn write_file(&self, part: Part, piece: &[u8]) {
+        let Part { id, path, mode, more } = part;
         let mut state = self.state();
         state.writes += 1;
         let tag = state.writes;
         let writing = state
             .writing
-            .remove(id)
-            .unwrap_or_else(|| Writing::begin(path, mode, tag).map_err(|e| e.to_string()))
+            .remove(&id)
+            .unwrap_or_else(|| Writing::begin(&path, mode, tag).map_err(|e| e.to_string()))
             .and_then(|mut writing| writing.write(piece).map(|()| writing).map_err(|e| e.to_string()));
         if more {
-            state.writing.insert(id.to_owned(), writing);
+            state.writing.insert(id, writing);
             return;
         }
         let written = writing.and_then(|writing| writing.finish().map_err(|e| e.to_string()));
@@ -245,14 +256,8 @@ impl Shim {
             Ok(size) => (None, size),
             Err(error) => (Some(format!("`{path}`: {error}")), 0),
         };
-        self.channel.send(
-            FromShim::File {
-                id: id.to_owned(),
-                error,
-                size,
-            },
-            Bytes::new(),
-        );
+        self.channel
+            .send(FromShim::File { id, error, size }, Bytes::new());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -69,7 +69,7 @@ mod tests {
         fs::create_dir_all(top.join(".removing-1/b")).unwrap();
         fs::write(top.join("a/closed/f"), "x").unwrap();
         symlink(place.path(), top.join("a/link")).unwrap();
-        fs::set_permissions(top.join("a/closed"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(top.join("a/closed"), Permissions::from_mode(0o000)).unwrap();
         remove(&top).unwrap();
         assert!(!top.exists());
         assert!(place.path().join("outside").exists());
