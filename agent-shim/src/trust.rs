@@ -1,5 +1,6 @@
 //! Makes the machine trust the gateway's authority: files for every client, and the clock.
 mod env;
+mod java;
 
 pub use env::{BUNDLE_FILE, CA_FILE, inherited, profile_script, trust_variables};
 
@@ -20,6 +21,8 @@ const SYSTEM_BUNDLES: &[&str] = &[
 /// The roots as they were before the authority was added.
 const PRISTINE: &str = "etc/ssl/gw/system.pem";
 const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+/// Debian's store for all JDKs.
+const JAVA_SYSTEM: &str = "etc/ssl/certs/java/cacerts";
 /// A clock that is off by less is left alone, in milliseconds.
 const CLOCK_TOLERANCE_MS: i64 = 1000;
 
@@ -33,18 +36,24 @@ pub fn install(root: &Path, ca_pem: &str, variables: &BTreeMap<String, String>) 
     let roots = pristine_roots(root, &mut warnings);
     let ca = format!("{}\n", ca_pem.trim());
     let bundle = format!("{}\n{ca}", roots.trim_end());
-    let mut put = |path: &str, content: &str| {
+    let mut put = |path: &str, content: &[u8]| {
         if let Err(error) = replace(&root.join(path), content) {
             warnings.push(format!("`/{path}` could not be written: {error}"));
         }
     };
-    put("etc/ssl/gw/ca.pem", &ca);
-    put("etc/ssl/gw/bundle.pem", &bundle);
-    put("usr/local/share/ca-certificates/sallyport-gateway.crt", &ca);
-    put("etc/profile.d/sallyport.sh", &profile_script(variables));
+    put("etc/ssl/gw/ca.pem", ca.as_bytes());
+    put("etc/ssl/gw/bundle.pem", bundle.as_bytes());
+    put(
+        "usr/local/share/ca-certificates/sallyport-gateway.crt",
+        ca.as_bytes(),
+    );
+    put(
+        "etc/profile.d/zz-sallyport.sh",
+        profile_script(variables).as_bytes(),
+    );
     put(
         "etc/apt/apt.conf.d/99sallyport",
-        &format!("Acquire::https::CAInfo \"{BUNDLE_FILE}\";\n"),
+        format!("Acquire::https::CAInfo \"{BUNDLE_FILE}\";\n").as_bytes(),
     );
     let system: Vec<&str> = SYSTEM_BUNDLES
         .iter()
@@ -52,9 +61,15 @@ pub fn install(root: &Path, ca_pem: &str, variables: &BTreeMap<String, String>) 
         .filter(|path| root.join(path).is_file())
         .collect();
     if system.is_empty() {
-        put(SYSTEM_BUNDLES[0], &bundle);
+        put(SYSTEM_BUNDLES[0], bundle.as_bytes());
     }
-    system.into_iter().for_each(|path| put(path, &bundle));
+    system.into_iter().for_each(|path| put(path, bundle.as_bytes()));
+    let store = java::store(&bundle, 0);
+    for path in [java::STORE_FILE.trim_start_matches('/'), JAVA_SYSTEM] {
+        if path != JAVA_SYSTEM || root.join(path).is_file() {
+            put(path, &store);
+        }
+    }
     if let Err(error) = wgetrc(root) {
         warnings.push(format!("`/etc/wgetrc` could not be written: {error}"));
     }
@@ -115,7 +130,7 @@ fn pristine_roots(root: &Path, warnings: &mut Vec<String>) -> String {
         warnings.push("the machine has no roots of its own (package `ca-certificates`)".to_owned());
     }
     let roots = found.unwrap_or_default();
-    if let Err(error) = replace(&pristine, &roots) {
+    if let Err(error) = replace(&pristine, roots.as_bytes()) {
         warnings.push(format!("`/{PRISTINE}` could not be written: {error}"));
     }
     roots
@@ -136,11 +151,11 @@ fn wgetrc(root: &Path) -> io::Result<()> {
         content.push('\n');
     }
     content.push_str(&line);
-    replace(&path, &content)
+    replace(&path, content.as_bytes())
 }
 
 /// Replaces a file at once, following a link to where it really lies.
-fn replace(path: &Path, content: &str) -> io::Result<()> {
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let path: PathBuf = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::other("no folder"));

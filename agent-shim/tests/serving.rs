@@ -1,5 +1,9 @@
 //! The real `sallyport-shim serve`, driven over its socket: commands, their ends, and the agent's own line.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "what the tests share stops them, as a test does")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what the tests share stops them, as a test does"
+)]
 use bytes::Bytes;
 use sallyport_shim::wire::channel::{Channel, FrameReader, write_frame};
 use sallyport_shim::wire::{BlockedNotice, ExecEnd, FromShim, Stream, ToShim, VERSION};

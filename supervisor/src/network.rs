@@ -79,3 +79,7 @@ pub async fn keep_attached(door: &dyn Door, session: &str, network: &dyn Attach)
         }
     }
 }
+
+#[cfg(test)]
+#[path = "network_tests.rs"]
+mod tests;

@@ -30,7 +30,16 @@ const BUNDLE_VARIABLES: &[&str] = &[
 const ADDED_VARIABLES: &[&str] = &["DENO_CERT", "NODE_EXTRA_CA_CERTS"];
 
 /// Switches that make a client use the system's store.
-const SWITCHES: &[(&str, &str)] = &[("UV_NATIVE_TLS", "1"), ("UV_SYSTEM_CERTS", "1")];
+const SWITCHES: &[(&str, &str)] = &[
+    (
+        "JAVA_TOOL_OPTIONS",
+        "-Djavax.net.ssl.trustStore=/etc/ssl/gw/truststore.jks",
+    ),
+    ("UV_NATIVE_TLS", "1"),
+    ("UV_SYSTEM_CERTS", "1"),
+];
+/// Variables that lead around the gateway or to another one; a machine has none of them.
+const PROXIES: &[&str] = &["ALL_PROXY", "FTP_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"];
 
 /// Variables of the shim's own environment that commands get too; all others stay outside.
 const INHERITED: &[&str] = &["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TZ", "USER"];
@@ -54,6 +63,9 @@ pub fn inherited(own: impl Iterator<Item = (String, String)>) -> BTreeMap<String
 pub fn profile_script(variables: &BTreeMap<String, String>) -> String {
     let mut script =
         String::from("# Written by sallyport-shim: trust in the gateway, and this machine's variables.\n");
+    for name in PROXIES.iter().filter(|name| !variables.contains_key(**name)) {
+        script.push_str(&format!("unset {name} {}\n", name.to_ascii_lowercase()));
+    }
     for (name, value) in variables.iter().filter(|(name, _)| is_shell_name(name)) {
         script.push_str(&format!("export {name}='{}'\n", value.replace('\'', r"'\''")));
     }

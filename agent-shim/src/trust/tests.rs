@@ -32,7 +32,7 @@ fn the_system_store_and_the_bundle_hold_the_roots_and_the_authority() {
             .unwrap()
             .contains("bundle.pem")
     );
-    let profile = fs::read_to_string(root.path().join("etc/profile.d/sallyport.sh")).unwrap();
+    let profile = fs::read_to_string(root.path().join("etc/profile.d/zz-sallyport.sh")).unwrap();
     assert!(profile.contains("export GIT_SSL_CAINFO='/etc/ssl/gw/bundle.pem'"));
 }
 

@@ -8,6 +8,7 @@
 //! the machine's files; and `init`, process 1 of the machine, which sets up the network and becomes the shim.
 mod enter;
 mod etc;
+mod families;
 mod init;
 mod mounts;
 mod net;

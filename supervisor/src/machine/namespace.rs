@@ -346,12 +346,19 @@ fn checked(id: &str) -> Result<&str, MachineError> {
     Ok(id)
 }
 
+/// The record of a folder; the folder's name is the id, whatever lies in it.
 fn record(folder: &Folder) -> io::Result<MachineRecord> {
     let spec = folder.spec()?;
     let kept = folder.kept()?;
     let facts = json!({ "token": spec.token, "folder": folder.path(), "kept": kept });
+    let id = folder
+        .path()
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     Ok(MachineRecord {
-        id: spec.id,
+        id,
         driver: KIND.to_owned(),
         facts,
     })

@@ -1,5 +1,5 @@
 //! Process 1 of the machine: network, the last mounts, leaving the host's files, and becoming the shim.
-use super::{FromStage, Plan, ToStage, mounts, net, rootfs};
+use super::{FromStage, Plan, ToStage, families, mounts, net, rootfs};
 use crate::machine::namespace::pass;
 use anyhow::{Context, bail};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -91,6 +91,7 @@ fn become_shim(control: &OwnedFd) -> anyhow::Result<()> {
         .envs(rootfs::ENVIRONMENT.iter().copied());
     command.current_dir(rootfs::HOME);
     rustix::thread::set_no_new_privs(true)?;
+    families::fence().context("cannot fence off what no namespace fences")?;
     drop_capabilities().context("cannot give up capabilities")?;
     let error = command.exec();
     Err(error).context("cannot start the shim in the machine (it must be executable for everybody)")
