@@ -92,7 +92,8 @@ async fn collect(mut from: mpsc::Receiver<OutputPiece>) -> String {
 async fn a_cut_between_start_and_end_loses_and_doubles_nothing() {
     let (client, give) = client();
     let (to, from) = mpsc::channel(64);
-    let exec = tokio::spawn(async move { client.exec(&call("c"), to).await });
+    let own = Arc::clone(&client);
+    let exec = tokio::spawn(async move { own.exec(&call("c"), to).await });
     let text = tokio::spawn(collect(from));
     let channel = Channel::default();
     let mut asked = 0;
@@ -155,7 +156,8 @@ async fn a_restarted_shim_means_that_its_commands_are_lost_and_it_is_set_up_agai
         () = peer => panic!("the connection ended first"),
     }
     let (to, _from) = mpsc::channel(64);
-    let exec = tokio::spawn(async move { client.exec(&call("c"), to).await });
+    let own = Arc::clone(&client);
+    let exec = tokio::spawn(async move { own.exec(&call("c"), to).await });
     play(&give, &first, "b1", |message| {
         matches!(message, ToShim::Exec { .. })
     })
@@ -189,7 +191,8 @@ async fn a_machine_that_sends_without_end_is_cut_off() {
     let (client, give) = client();
     let (to, from) = mpsc::channel(64);
     let text = tokio::spawn(collect(from));
-    let exec = tokio::spawn(async move { client.exec(&call("c"), to).await });
+    let own = Arc::clone(&client);
+    let exec = tokio::spawn(async move { own.exec(&call("c"), to).await });
     let channel = Channel::default();
     let run = play(&give, &channel, "b1", |_| {
         channel.send(
