@@ -134,7 +134,7 @@ impl Upstream {
     /// Sends one request and waits for its answer's head. Repeats only what certainly did not act upstream.
     pub async fn send(&self, route: Route<'_>, parts: Parts, body: Body) -> Result<Answered, UpstreamFault> {
         let repeat = repeatable(&parts.method, &body).then(|| parts.clone());
-        let key = self.key(route, false);
+        let key = self.key(route);
         let (mut parts, mut body, mut notes) = (parts, body, Vec::new());
         if let Some(connection) = self
             .pool
@@ -158,24 +158,13 @@ impl Upstream {
             .map_err(|unsent| unsent.fault)
     }
 
-    /// Sends an upgrade request on an HTTP/1.1 connection of its own.
-    pub async fn send_upgrade(&self, route: Route<'_>, parts: Parts) -> Result<Answered, UpstreamFault> {
-        let mut notes = Vec::new();
-        let key = self.key(route, true);
-        let connection = self.open(&key, route, &mut notes).await?;
-        let sent = self.send_on(connection, &key, route, (parts, empty_body())).await;
-        sent.map(|response| Answered { response, notes })
-            .map_err(|unsent| unsent.fault)
-    }
-
-    fn key(&self, route: Route<'_>, http1_only: bool) -> Key {
+    fn key(&self, route: Route<'_>) -> Key {
         Key {
             session: route.session.id().to_owned(),
             destination: route.permit.destination().clone(),
             tls: route
                 .tls
                 .then(|| self.trust.fingerprint(&route.session.upstream_roots_pem())),
-            http1_only,
         }
     }
 
@@ -221,7 +210,7 @@ impl Upstream {
         if !route.tls {
             return http1(dialled.stream, address).await;
         }
-        let connector = self.trust.connector(route.session, key.http1_only)?;
+        let connector = self.trust.connector(route.session)?;
         let name = trust::server_name(&route.permit.destination().host)?;
         let stream = timeout(
             self.limits.upstream_handshake,

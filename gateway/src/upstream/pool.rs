@@ -15,7 +15,6 @@ pub(super) struct Key {
     pub(super) destination: Destination,
     /// Authorities it was checked with; none where it is plain.
     pub(super) tls: Option<Fingerprint>,
-    pub(super) http1_only: bool,
 }
 
 /// One open connection.
@@ -103,9 +102,6 @@ impl Pool {
         let Connection::Http1 { mut sender, address } = connection else {
             return;
         };
-        if key.http1_only {
-            return;
-        }
         let pool = self.clone();
         tokio::spawn(async move {
             if sender.ready().await.is_ok() {

@@ -17,7 +17,7 @@ pub(super) type Fingerprint = [u8; 32];
 pub(super) struct Trust {
     base: RootCertStore,
     provider: Arc<rustls::crypto::CryptoProvider>,
-    configs: Cache<(String, Fingerprint, bool), Arc<ClientConfig>>,
+    configs: Cache<(String, Fingerprint), Arc<ClientConfig>>,
 }
 
 impl std::fmt::Debug for Trust {
@@ -53,21 +53,17 @@ impl Trust {
         Sha256::digest(roots_pem.as_bytes()).into()
     }
 
-    /// The connector of a session, offering h2 and http/1.1, or the latter alone.
-    pub(super) fn connector(
-        &self,
-        session: &Session,
-        http1_only: bool,
-    ) -> Result<TlsConnector, UpstreamFault> {
+    /// The connector of a session, offering h2 and http/1.1.
+    pub(super) fn connector(&self, session: &Session) -> Result<TlsConnector, UpstreamFault> {
         let roots_pem = session.upstream_roots_pem();
-        let key = (session.id().to_owned(), self.fingerprint(&roots_pem), http1_only);
+        let key = (session.id().to_owned(), self.fingerprint(&roots_pem));
         self.configs
-            .try_get_with(key, || self.make(&roots_pem, http1_only).map(Arc::new))
+            .try_get_with(key, || self.make(&roots_pem).map(Arc::new))
             .map(TlsConnector::from)
             .map_err(|error: Arc<UpstreamFault>| UpstreamFault::clone(&error))
     }
 
-    fn make(&self, roots_pem: &str, http1_only: bool) -> Result<ClientConfig, UpstreamFault> {
+    fn make(&self, roots_pem: &str) -> Result<ClientConfig, UpstreamFault> {
         let mut roots = self.base.clone();
         add(&mut roots, roots_pem.as_bytes())?;
         let mut config = ClientConfig::builder_with_provider(self.provider.clone())
@@ -75,10 +71,7 @@ impl Trust {
             .map_err(|error| UpstreamFault::Roots(error.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        config.alpn_protocols = match http1_only {
-            true => vec![b"http/1.1".to_vec()],
-            false => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        };
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }
 }
