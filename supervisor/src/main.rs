@@ -1,8 +1,8 @@
 //! The command `sallyport`.
+use sallyport_supervisor::{cli, machine::keeper};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // A machine's keeper enters namespaces, for which the process must have one thread only.
-    sallyport_supervisor::machine::keeper::intercept(std::env::args_os())
-        .unwrap_or_else(sallyport_supervisor::cli::main)
+    // A machine's keeper enters namespaces, which only a process with one thread can: nothing may come before it.
+    keeper::intercept(std::env::args_os()).unwrap_or_else(cli::main)
 }

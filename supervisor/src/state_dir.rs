@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Longest path of a unix socket, in bytes (`sun_path` of unix(7), without the final zero).
 const SOCKET_PATH_LIMIT: usize = 107;
 /// The longest socket below the state directory, to check before anything is started.
-const LONGEST_SOCKET: &str = "machines/01234567-89ab-cdef-0123-456789abcdef/control.sock";
+const LONGEST_SOCKET: &str = "gateway/handover.4194304.new";
 
 /// Why a state directory cannot be used. Another one, given with `--state DIR`, helps in every case.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! Assembling a supervisor: state directory, gateway, engine, web; and taking it down in order.
 mod keeper;
+mod parts;
 mod process;
 pub mod programs;
 mod serve;
@@ -73,17 +74,6 @@ pub enum UpError {
     People(#[from] PeopleError),
 }
 
-/// The gateway's program, told which state directory is meant.
-pub fn gateway_command(state: &StateDir) -> Result<tokio::process::Command, ProgramError> {
-    let mut command = tokio::process::Command::new(programs::sibling(programs::GATEWAY)?);
-    command.arg("--state").arg(state.join("gateway"));
-    Ok(command)
-}
-
-fn parts(options: &Options) -> Result<(Launch, Arc<dyn Door>, Arc<dyn Driver>), UpError> {
-    Err(UpError::Open(options.listen))
-}
-
 /// A supervisor that is up.
 pub struct Up {
     engine: Arc<Engine>,
@@ -110,10 +100,10 @@ impl Up {
         options.state.prepare()?;
         let held = options.state.hold()?;
         let servers = Servers::bind(options.listen, &options.state).await?;
-        let (launch, door, driver) = parts(&options)?;
-        driver.probe().await?;
-        let keeper = Keeper::start(launch, Arc::clone(&door)).await?;
-        match Self::assemble(options, &servers, door, driver).await {
+        let beside = parts::Beside::of(&options)?;
+        beside.driver.probe().await?;
+        let keeper = Keeper::start(beside.launch, Arc::clone(&beside.door)).await?;
+        match Self::assemble(options, &servers, beside.door, beside.driver).await {
             Ok((engine, app)) => {
                 let servers = servers.serve(&app);
                 Ok(Self {

@@ -9,19 +9,19 @@ fn sallyport(state: &Path, arguments: &[&str]) -> Output {
         .env("PATH", "/usr/bin:/bin")
         .env("SALLYPORT_STATE", state)
         .output()
-        .unwrap()
+        .expect("it works")
 }
 
 /// Checks the exit code; gives what was said on stderr.
 fn fails_with(code: i32, output: &Output) -> String {
-    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    let text = String::from_utf8(output.stderr.clone()).expect("it works");
     assert_eq!(output.status.code(), Some(code), "{text}");
     assert!(output.stdout.is_empty());
     text
 }
 
 fn folder() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    tempfile::tempdir().expect("it works")
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn without_a_supervisor_the_way_to_one_is_told() {
         .arg("ls")
         .env_clear()
         .output()
-        .unwrap();
+        .expect("it works");
     assert!(fails_with(2, &output).contains("$HOME"));
 }
 
@@ -69,7 +69,7 @@ fn a_run_file_that_is_wrong_is_named_with_its_place() {
     let file = runs.path().join("run.yaml");
     let text = fails_with(1, &sallyport(state.path(), &["run", &file.display().to_string()]));
     assert!(text.contains("run.yaml: cannot be read"), "{text}");
-    std::fs::write(&file, "title: t\ntask: x\npolicy: p.yaml\nmodle: {}\n").unwrap();
+    std::fs::write(&file, "title: t\ntask: x\npolicy: p.yaml\nmodle: {}\n").expect("it works");
     let text = fails_with(
         1,
         &sallyport(state.path(), &["run", &runs.path().display().to_string()]),
@@ -79,7 +79,7 @@ fn a_run_file_that_is_wrong_is_named_with_its_place() {
         "{text}"
     );
     let services = "title: t\ntask: x\npolicy: p.yaml\nmodel: {kind: scripted, turns: t.yaml}\nservices: [{command: [x]}]\n";
-    std::fs::write(&file, services).unwrap();
+    std::fs::write(&file, services).expect("it works");
     let text = fails_with(
         2,
         &sallyport(state.path(), &["run", &file.display().to_string(), "--detach"]),
@@ -89,7 +89,7 @@ fn a_run_file_that_is_wrong_is_named_with_its_place() {
 
 #[test]
 fn a_state_directory_or_address_that_cannot_be_used_is_named() {
-    let file = tempfile::NamedTempFile::new().unwrap();
+    let file = tempfile::NamedTempFile::new().expect("it works");
     let text = fails_with(1, &sallyport(&file.path().join("state"), &["up"]));
     assert!(
         text.contains("cannot be made") && text.contains("--state"),
@@ -103,8 +103,8 @@ fn a_state_directory_or_address_that_cannot_be_used_is_named() {
     let state = folder();
     let text = fails_with(2, &sallyport(state.path(), &["up", "--listen", "0.0.0.0:0"]));
     assert!(text.contains("loopback"), "{text}");
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("it works");
+    let address = taken.local_addr().expect("it works").to_string();
     let text = fails_with(1, &sallyport(state.path(), &["up", "--listen", &address]));
     assert!(text.contains(&address) && text.contains("--listen"), "{text}");
     let text = fails_with(
@@ -118,7 +118,7 @@ fn a_state_directory_or_address_that_cannot_be_used_is_named() {
 fn an_invalid_policy_is_3() {
     let state = folder();
     let file = state.path().join("policy.yaml");
-    std::fs::write(&file, "version: 1\nrulez: []\n").unwrap();
+    std::fs::write(&file, "version: 1\nrulez: []\n").expect("it works");
     let output = sallyport(state.path(), &["policy", "check", &file.display().to_string()]);
     assert_eq!(output.status.code(), Some(3));
 }

@@ -18,17 +18,17 @@ pub(super) struct Query<T>(pub(super) T);
 #[from_request(via(axum::extract::Path), rejection(ApiError))]
 pub(super) struct Id<T>(pub(super) T);
 
-/// The `Idempotency-Key` header: 1 to 200 visible ASCII characters.
+/// The `Idempotency-Key` header: 1 to 128 visible ASCII characters.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get("idempotency-key") else {
         return Ok(None);
     };
     let text = value.to_str().unwrap_or_default();
-    let usable = (1..=200).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let usable = (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
     if usable {
         Ok(Some(text.to_owned()))
     } else {
-        Err(bad_header("Idempotency-Key", "1 to 200 visible ASCII characters"))
+        Err(bad_header("Idempotency-Key", "1 to 128 visible ASCII characters"))
     }
 }
 
