@@ -1,4 +1,5 @@
 //! The program as an operator meets it: exit codes, messages, sockets, restart, stop, the store, the log.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;

@@ -151,7 +151,7 @@ pub(super) async fn grant(
     body: Result<Bytes, BytesRejection>,
 ) -> Answer<StatusCode> {
     let grant: Grant = read(body)?;
-    off_thread(move || Ok(control.sessions.grant(&id, grant)?)).await?;
+    control.sessions.grant(&id, grant).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

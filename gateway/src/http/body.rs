@@ -267,7 +267,7 @@ impl http_body::Body for Redacted {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.hint.clone()
+        self.hint
     }
 }
 

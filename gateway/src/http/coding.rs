@@ -320,17 +320,14 @@ impl Encoder {
                 layer.encode(&mut input, &mut output)?;
                 coded.extend_from_slice(output.written());
             }
-            while then != Then::Nothing {
+            let mut done = then == Then::Nothing;
+            while !done {
                 let mut output = WriteBuffer::new_initialized(&mut self.scratch);
-                let done = if then == Then::Flush {
-                    layer.flush(&mut output)?
-                } else {
-                    layer.finish(&mut output)?
+                done = match then {
+                    Then::Finish => layer.finish(&mut output)?,
+                    Then::Flush | Then::Nothing => layer.flush(&mut output)?,
                 };
                 coded.extend_from_slice(output.written());
-                if done {
-                    break;
-                }
             }
             bytes = coded;
         }

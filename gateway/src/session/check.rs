@@ -67,17 +67,19 @@ pub(super) fn access_record(
     session: &Session,
     request: &AccessRequest,
     answer: &Result<Grant, GrantRefused>,
-    at: jiff::Timestamp,
-    policy_hash: String,
 ) -> AuditRecord {
     let wanted = &request.wanted;
+    let said = match request.why.as_str() {
+        "" => String::new(),
+        why => format!("; the agent wrote: {why}"),
+    };
     let (verdict, rule, reason) = match answer {
         Ok(grant) => (
             Verdict::Granted,
             grant.rule.clone(),
             format!(
-                "granted until {} (grant {}); the agent wrote: {}",
-                grant.expires_at, grant.id, request.why
+                "granted by `{}` until {} (grant {}){said}",
+                grant.by, grant.expires_at, grant.id
             ),
         ),
         Err(refused) => {
@@ -87,17 +89,13 @@ pub(super) fn access_record(
                 | GrantRefused::NotGrantable { rule } => rule.clone(),
                 GrantRefused::Malformed { .. } => String::new(),
             };
-            (
-                Verdict::Denied,
-                rule,
-                format!("{refused}; the agent wrote: {}", request.why),
-            )
+            (Verdict::Denied, rule, format!("{refused}{said}"))
         }
     };
     AuditRecord {
         sequence: 0,
         id: new_id(),
-        at,
+        at: jiff::Timestamp::now(),
         session: session.id.clone(),
         user: session.who().user.clone(),
         kind: "access".to_owned(),
@@ -109,7 +107,7 @@ pub(super) fn access_record(
         rule,
         reason,
         refusal: None,
-        policy_hash,
+        policy_hash: session.policy_hash(),
         status: None,
         bytes_out: 0,
         bytes_in: 0,

@@ -7,7 +7,7 @@ use crate::audit::{AuditError, Sink};
 use crate::control::types::{AccessAnswer, AccessRequest, SessionSpec, SessionView};
 use crate::secret::Sources;
 use arc_swap::ArcSwap;
-use sallyport_policy::{Grant, GrantRefused, Host, Overlay, Policy, Problem};
+use sallyport_policy::{Grant, GrantRefused, Host, Overlay, Policy, Problem, Wanted};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
@@ -189,8 +189,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Adds a grant that a person gave.
-    pub fn grant(&self, id: &str, grant: Grant) -> Result<Grant, SessionError> {
+    /// Adds a grant that a person gave; recorded before it is answered.
+    pub async fn grant(&self, id: &str, grant: Grant) -> Result<Grant, SessionError> {
         let session = self.by_id(id).ok_or_else(|| SessionError::Unknown(shown(id)))?;
         if grant.expires_at <= jiff::Timestamp::now() {
             return Err(SessionError::Malformed(format!(
@@ -209,19 +209,28 @@ impl Sessions {
                 "the session has {MOST_GRANTS} grants already"
             )));
         }
-        Ok(session.add_grant(grant)?)
+        let grant = session.add_grant(grant)?;
+        let wanted = Wanted {
+            host: grant.host.clone(),
+            port: grant.port,
+            method: None,
+            path: grant.path.clone(),
+        };
+        let request = AccessRequest {
+            wanted,
+            why: String::new(),
+        };
+        self.record(&session, &request, &Ok(grant.clone())).await?;
+        Ok(grant)
     }
 
     /// Answers an agent's wish by what the policy itself may grant; recorded before it is answered.
     pub async fn access(&self, id: &str, request: &AccessRequest) -> Result<AccessAnswer, SessionError> {
         let session = self.by_id(id).ok_or_else(|| SessionError::Unknown(shown(id)))?;
         let now = jiff::Timestamp::now();
-        let (answer, policy_hash) = {
+        let answer = {
             let live = session.live.load();
-            (
-                live.policy.grant(&request.wanted, &live.who, now),
-                live.policy.hash().to_owned(),
-            )
+            live.policy.grant(&request.wanted, &live.who, now)
         };
         let answer = match answer {
             Ok(_) if session.grants().len() >= MOST_GRANTS => Err(GrantRefused::Malformed {
@@ -230,17 +239,27 @@ impl Sessions {
             Ok(grant) => Ok(session.add_grant(grant)?),
             Err(refused) => Err(refused),
         };
-        let record = access_record(&session, request, &answer, now, policy_hash);
-        if let Err(error) = self.sink.write(record).await {
-            if let Ok(grant) = &answer {
-                session.remove_grant(&grant.id)?;
-            }
-            return Err(error.into());
-        }
+        self.record(&session, request, &answer).await?;
         Ok(match answer {
             Ok(grant) => AccessAnswer::Granted { grant },
             Err(reason) => AccessAnswer::Refused { reason },
         })
+    }
+
+    /// Records what came of a wish; a grant that cannot be recorded is taken back.
+    async fn record(
+        &self,
+        session: &Session,
+        request: &AccessRequest,
+        answer: &Result<Grant, GrantRefused>,
+    ) -> Result<(), SessionError> {
+        let Err(error) = self.sink.write(access_record(session, request, answer)).await else {
+            return Ok(());
+        };
+        if let Ok(grant) = answer {
+            session.remove_grant(&grant.id)?;
+        }
+        Err(error.into())
     }
 
     fn restore(&self, id: &str, kept: Kept) -> Result<(), SessionError> {

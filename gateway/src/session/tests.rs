@@ -225,7 +225,7 @@ async fn only_what_the_policy_grants_is_granted_and_every_wish_is_recorded() {
 #[tokio::test]
 async fn an_expired_grant_is_neither_taken_nor_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let (sessions, _sink) = open(folder.path());
+    let (sessions, sink) = open(folder.path());
     sessions.put("run-1", spec(POLICY)).unwrap();
     let mut grant = Grant {
         id: String::new(),
@@ -239,14 +239,16 @@ async fn an_expired_grant_is_neither_taken_nor_kept() {
         by: "ada".into(),
     };
     assert!(matches!(
-        sessions.grant("run-1", grant.clone()),
+        sessions.grant("run-1", grant.clone()).await,
         Err(SessionError::Malformed(_))
     ));
-    grant.expires_at = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(50);
-    let given = sessions.grant("run-1", grant).unwrap();
+    grant.expires_at = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(500);
+    let given = sessions.grant("run-1", grant).await.unwrap();
     let session = sessions.by_id("run-1").unwrap();
     assert!(session.grant_expiry(&given.id).is_some());
-    tokio::time::sleep(std::time::Duration::from_millis(80)).await;
+    let records = sink.query(AuditQuery::default()).await.unwrap();
+    assert!(records[0].reason.contains("granted by `ada`"), "{records:?}");
+    tokio::time::sleep(std::time::Duration::from_millis(550)).await;
     assert_eq!(session.grants(), []);
     assert!(!allowed(&session, "docs.test"));
 }
