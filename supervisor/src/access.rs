@@ -40,8 +40,8 @@ fn granted(grant: &Grant) -> String {
         .uses
         .map_or(String::new(), |uses| format!(", {uses} requests"));
     format!(
-        "granted by {}: `{}:{}`, {methods}{path}{uses}, until {}",
-        grant.by, grant.host, grant.port, grant.expires_at
+        "`{}:{}` is granted by {}: {methods}{path}{uses}, until {}",
+        grant.host, grant.port, grant.by, grant.expires_at
     )
 }
 
