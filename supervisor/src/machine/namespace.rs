@@ -247,21 +247,15 @@ impl Place {
 
     /// Ends the machine and its keeper, and removes the folder. The id's lock is held.
     fn remove(&self, id: &str, folder: &Folder) -> io::Result<()> {
-        match folder.kept()? {
-            Some(kept) => {
-                // Process 1 first: its keeper is then there to see it end, and ends itself.
-                if let Some(init) = kept.init {
-                    init.end(Some(Signal::KILL), END_WITHIN)?;
-                    if kept.keeper.end(None, KEEPER_WITHIN).is_ok() {
-                        return self.discard(id, folder);
-                    }
+        if let Some(kept) = start::await_kept(folder)? {
+            // Process 1 first: its keeper is then there to see it end, and ends itself.
+            if let Some(init) = kept.init {
+                init.end(Some(Signal::KILL), END_WITHIN)?;
+                if kept.keeper.end(None, KEEPER_WITHIN).is_ok() {
+                    return self.discard(id, folder);
                 }
-                kept.keeper.end(Some(Signal::KILL), END_WITHIN)?;
             }
-            None if folder.is_kept()? => {
-                return Err(io::Error::other("its keeper is just starting; try again"));
-            }
-            None => {}
+            kept.keeper.end(Some(Signal::KILL), END_WITHIN)?;
         }
         self.discard(id, folder)
     }

@@ -1,13 +1,14 @@
 //! Starting a keeper, and saying what a host lacks where that fails.
-use super::store::{Folder, Report, SUBCOMMAND};
+use super::store::{Folder, Kept, Report, SUBCOMMAND};
 use crate::machine::MachineError;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const READY_WITHIN: Duration = Duration::from_secs(90);
+const NAMED_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Starts the keeper of a machine and waits until the machine runs; the keeper outlives this process.
@@ -65,6 +66,24 @@ pub(super) fn await_ready(folder: &Folder) -> Result<(), String> {
         }
         if !folder.is_kept().map_err(|e| e.to_string())? {
             return Err(format!("its keeper ended{}", log_tail(folder)));
+        }
+        std::thread::park_timeout(LOOK_EVERY);
+    }
+}
+
+/// Who keeps a machine; waits for a keeper that has just begun to say so.
+///
+/// # Errors
+/// It does not say so, or its files cannot be read.
+pub(super) fn await_kept(folder: &Folder) -> io::Result<Option<Kept>> {
+    let deadline = Instant::now() + NAMED_WITHIN;
+    loop {
+        let kept = folder.kept()?;
+        if kept.is_some() || !folder.is_kept()? {
+            return Ok(kept);
+        }
+        if Instant::now() > deadline {
+            return Err(io::Error::other("its keeper does not say who it is"));
         }
         std::thread::park_timeout(LOOK_EVERY);
     }
