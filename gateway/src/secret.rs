@@ -17,6 +17,7 @@ pub mod placeholder;
 mod places;
 pub mod redact;
 pub(crate) mod scanner;
+mod sealed;
 pub mod source;
 pub mod store;
 pub mod substitute;

@@ -4,6 +4,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
 use percent_encoding::percent_decode;
+use sallyport_policy::Place;
 use zeroize::Zeroizing;
 
 /// Written as RFC 7617 wants it; read more leniently, since origins do.
@@ -68,4 +69,14 @@ fn is_key_name(name: &str) -> bool {
         .find(|word| !word.is_empty())
         .unwrap_or("");
     KEY_WORDS.iter().any(|word| last.ends_with(word))
+}
+
+/// A place as it stands in a refusal.
+pub(super) fn spoken(place: &Place) -> String {
+    match place {
+        Place::Bearer => "`authorization: bearer`".to_owned(),
+        Place::Basic => "basic authentication".to_owned(),
+        Place::Header(name) => format!("header `{name}`"),
+        Place::Query(name) => format!("query parameter `{name}`"),
+    }
 }

@@ -1,5 +1,8 @@
 //! Outgoing heads: placeholders become values where the binding and the permit say so, and nothing else leaves.
-use super::places::{BASE64, basic, form_decode, is_key_header, is_key_parameter, scheme, trimmed_tail};
+use super::places::{
+    BASE64, basic, form_decode, is_key_header, is_key_parameter, scheme, spoken, trimmed_tail,
+};
+use super::sealed::sensitive;
 use super::{Binding, SessionSecrets};
 use base64::Engine;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
@@ -388,25 +391,6 @@ impl<'a> Head<'a> {
             sentence,
         }
     }
-}
-
-fn spoken(place: &Place) -> String {
-    match place {
-        Place::Bearer => "`authorization: bearer`".to_owned(),
-        Place::Basic => "basic authentication".to_owned(),
-        Place::Header(name) => format!("header `{name}`"),
-        Place::Query(name) => format!("query parameter `{name}`"),
-    }
-}
-
-/// A header value that is never shown and never put into a compression table.
-fn sensitive(text: &[u8], name: &HeaderName) -> Result<HeaderValue, Leak> {
-    let mut value = HeaderValue::from_bytes(text).map_err(|_| Leak {
-        credential: String::new(),
-        sentence: format!("the credential for header `{name}` has characters that no header may hold"),
-    })?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 #[cfg(test)]
