@@ -161,6 +161,8 @@ pub trait Runs: Send + Sync {
     async fn say(&self, id: &str, user: &str, text: &str) -> Result<(), RunsError>;
     /// Stops it: cancels what runs, destroys the machine.
     async fn stop(&self, id: &str, user: &str) -> Result<(), RunsError>;
+    /// What `follow` tells of the entries that are there now.
+    async fn past(&self, id: &str, after: u64) -> Result<Vec<Entry>, RunsError>;
     /// Entries after a sequence, then live until `Ended`. Void attempts are left out of what is past, with a `Rewind` where a client may have seen them.
     async fn follow(&self, id: &str, after: u64) -> Result<BoxStream<'static, Entry>, RunsError>;
 }

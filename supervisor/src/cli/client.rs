@@ -49,6 +49,12 @@ impl Supervisor {
         self.read(self.request(Method::GET, &run_path(id, ""))).await
     }
 
+    /// The conversation so far.
+    pub(super) async fn entries(&self, id: &str) -> Result<Vec<Entry>, Failure> {
+        self.read(self.request(Method::GET, &run_path(id, "/entries")))
+            .await
+    }
+
     pub(super) async fn start(&self, request: &RunRequest, key: &str) -> Result<RunSummary, Failure> {
         let call = self
             .request(Method::POST, "/api/runs")

@@ -1,4 +1,6 @@
 //! A conversation on the terminal: text as it streams, tool calls, the head of their output, refusals and grants.
+mod tools;
+
 use super::client::Supervisor;
 use super::screen::Style;
 use super::{Failure, RETRY_LATER, Screen, plain};
@@ -6,9 +8,8 @@ use crate::conversation::{Entry, What};
 use crate::runs::{Outcome, RunState};
 use std::ops::ControlFlow;
 use std::time::Duration;
+use tools::{Shown, Tools};
 
-/// Lines of a tool's output that are shown.
-const OUTPUT_LINES: usize = 12;
 /// How often a supervisor that went away is looked for before giving up.
 const RECONNECTS: usize = 120;
 
@@ -18,10 +19,7 @@ pub(super) struct Teller {
     screen: Screen,
     /// Step and attempt whose text is on the screen already, unfinished.
     streaming: Option<(u32, u32)>,
-    /// Lines of the running tool's output shown so far.
-    shown: usize,
-    /// What the running tool wrote last, not yet a whole line.
-    partial: String,
+    tools: Tools,
 }
 
 impl Teller {
@@ -29,8 +27,7 @@ impl Teller {
         Self {
             screen,
             streaming: None,
-            shown: 0,
-            partial: String::new(),
+            tools: Tools::default(),
         }
     }
 
@@ -38,40 +35,43 @@ impl Teller {
         match &entry.what {
             What::Delta { text } => return self.delta(entry, text),
             What::Said { text } => return self.said(entry, text),
-            What::Output { text, .. } => return self.output(text),
             _ => self.end_stream(),
         }
         match &entry.what {
             What::Person { user, text } => {
                 self.labelled(Style::Bold, &plain::line(user), text);
             }
-            What::Call { tool, input, .. } => {
-                self.shown = 0;
-                self.partial.clear();
-                let head = format!("▸ {}", plain::line(tool));
-                self.labelled(Style::Cyan, &head, &summary(input));
+            What::Call { call, tool, input } => {
+                let (label, what) = (format!("▸ {}", plain::line(tool)), summary(input));
+                self.labelled(Style::Cyan, &label, &what);
+                self.tools.call(call, format!("{label}  {what}"));
             }
-            What::Result { text, ok, .. } => self.result(text, *ok),
+            What::Output { call, text } => {
+                let due = self.tools.output(call, text);
+                self.show(due);
+            }
+            What::Result { call, text, ok } => {
+                let due = self.tools.result(call, text, *ok);
+                self.show(due);
+            }
             What::Refused { notice } => {
                 self.labelled(Style::Red, "✗ refused", &notice.what);
-                self.indented(Style::Plain, &format!("{} (rule {})", notice.reason, notice.rule));
+                self.indented(Style::Plain, &notice.reason);
                 self.indented(Style::Yellow, &format!("→ {}", notice.remedy));
             }
             What::Access {
-                wanted,
-                why,
-                granted,
-                text,
+                why, granted, text, ..
             } => {
                 let (style, head) = if *granted {
                     (Style::Green, "✓ granted")
                 } else {
                     (Style::Yellow, "✗ not granted")
                 };
-                self.labelled(style, head, &format!("{}:{}: {text}", wanted.host, wanted.port));
+                self.labelled(style, head, text);
                 self.indented(Style::Dim, &format!("the agent's reason: {why}"));
             }
             What::Rewind { why, .. } => {
+                self.tools.clear();
                 self.labelled(
                     Style::Yellow,
                     "↺",
@@ -87,7 +87,7 @@ impl Teller {
                 };
                 self.labelled(style, head, text);
             }
-            What::Delta { .. } | What::Said { .. } | What::Output { .. } => {}
+            What::Delta { .. } | What::Said { .. } => {}
         }
     }
 
@@ -116,47 +116,18 @@ impl Teller {
         }
     }
 
-    fn output(&mut self, text: &str) {
-        self.end_stream();
-        self.partial.push_str(text);
-        while let Some(end) = self.partial.find('\n') {
-            let line: String = self.partial.drain(..=end).collect();
-            self.output_line(line.trim_end_matches(['\n', '\r']));
-        }
-        if self.partial.len() > 4096 {
-            let line = std::mem::take(&mut self.partial);
-            self.output_line(&line);
-        }
-    }
-
-    fn output_line(&mut self, line: &str) {
-        self.shown += 1;
-        if self.shown <= OUTPUT_LINES {
-            self.indented(Style::Dim, line);
-        }
-    }
-
-    fn result(&mut self, text: &str, ok: bool) {
-        let partial = std::mem::take(&mut self.partial);
-        if !partial.is_empty() {
-            self.output_line(&partial);
-        }
-        if self.shown == 0 {
-            for line in text.lines() {
-                self.output_line(line);
+    fn show(&self, due: Vec<Shown>) {
+        for one in due {
+            match one {
+                Shown::Head(head) => {
+                    let head = plain::cut(&plain::line(&head), self.screen.width());
+                    self.screen.line(&self.screen.styled(Style::Dim, &head));
+                }
+                Shown::Line(line) => self.indented(Style::Dim, &line),
+                Shown::More(lines) => self.indented(Style::Dim, &format!("… {lines} more lines")),
+                Shown::Failed(why) => self.indented(Style::Red, &format!("✗ {why}")),
             }
         }
-        if self.shown > OUTPUT_LINES {
-            self.indented(Style::Dim, &format!("… {} more lines", self.shown - OUTPUT_LINES));
-        }
-        if !ok {
-            let last = text
-                .lines()
-                .rfind(|line| !line.trim().is_empty())
-                .unwrap_or("failed");
-            self.indented(Style::Red, &format!("✗ {last}"));
-        }
-        self.shown = 0;
     }
 
     fn labelled(&self, style: Style, label: &str, text: &str) {
@@ -177,7 +148,18 @@ impl Teller {
 
 /// The one thing of a tool's input that tells most, else all of it.
 fn summary(input: &serde_json::Value) -> String {
-    let fields = ["command", "cmd", "path", "host", "text"];
+    let text = |name: &str| input.get(name).and_then(serde_json::Value::as_str);
+    if let Some(host) = text("host") {
+        let method = text("method")
+            .map(|method| format!("{method} "))
+            .unwrap_or_default();
+        let port = input
+            .get("port")
+            .map(|port| format!(":{port}"))
+            .unwrap_or_default();
+        return format!("{method}{host}{port}{}", text("path").unwrap_or_default());
+    }
+    let fields = ["command", "path", "text"];
     let telling = fields
         .iter()
         .find_map(|name| input.get(name).and_then(serde_json::Value::as_str));

@@ -4,10 +4,13 @@ use super::screen::Style;
 use super::{Failure, Screen, plain};
 use crate::state_dir::StateDir;
 use sallyport_gateway::control::types::{AuditQuery, AuditRecord, Verdict};
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Only this run
     #[arg(long)]
     run: Option<String>,
@@ -28,6 +31,12 @@ pub(super) struct Args {
     json: bool,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Prove that no record was changed, or removed from the middle
+    Verify,
+}
+
 fn verdict(text: &str) -> Result<Verdict, String> {
     serde_json::from_value(serde_json::Value::from(text)).map_err(|_| {
         "one of allowed, denied, asked, malformed, upstream-failed, granted is wanted".to_owned()
@@ -35,6 +44,9 @@ fn verdict(text: &str) -> Result<Verdict, String> {
 }
 
 pub(super) async fn run(state: &StateDir, args: Args) -> Result<ExitCode, Failure> {
+    if let Some(Command::Verify) = args.command {
+        return super::secret::gateway(state, &["log", "verify"], Stdio::null()).await;
+    }
     let query = AuditQuery {
         session: args.run,
         host: args.host,

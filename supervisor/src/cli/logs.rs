@@ -2,10 +2,8 @@
 use super::client::Supervisor;
 use super::conversation::Teller;
 use super::{Failure, Screen};
-use crate::conversation::{Entry, What};
-use crate::runs::RunState;
+use crate::conversation::Entry;
 use crate::state_dir::StateDir;
-use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -22,7 +20,6 @@ pub(super) struct Args {
 
 pub(super) async fn run(state: &StateDir, args: Args) -> Result<ExitCode, Failure> {
     let supervisor = Supervisor::of(state)?;
-    let known = supervisor.run(&args.run).await?;
     let screen = Screen::stdout();
     let mut teller = Teller::new(screen);
     let mut show = |entry: &Entry| match (args.json, serde_json::to_string(entry)) {
@@ -30,35 +27,10 @@ pub(super) async fn run(state: &StateDir, args: Args) -> Result<ExitCode, Failur
         (true, Err(error)) => tracing::warn!(%error, "an entry cannot be shown"),
         (false, _) => teller.tell(entry),
     };
-    let ended = matches!(known.state, RunState::Ended { .. });
-    if args.follow || ended {
+    if args.follow {
         super::conversation::follow_to_end(&supervisor, &args.run, &mut show).await?;
     } else {
-        past(&supervisor, &args.run, &mut show).await?;
+        supervisor.entries(&args.run).await?.iter().for_each(show);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Shows what there is now. The stream itself does not say where the past ends: a moment without entries does.
-async fn past(supervisor: &Supervisor, run: &str, show: &mut impl FnMut(&Entry)) -> Result<(), Failure> {
-    let (send, mut entries) = tokio::sync::mpsc::unbounded_channel();
-    let (supervisor, run) = (supervisor.clone(), run.to_owned());
-    let reading = tokio::spawn(async move {
-        supervisor
-            .follow(&run, 0, |entry| match send.send(entry) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            })
-            .await
-    });
-    let quiet = std::time::Duration::from_millis(500);
-    while let Ok(Some(entry)) = tokio::time::timeout(quiet, entries.recv()).await {
-        let over = matches!(entry.what, What::Ended { .. });
-        show(&entry);
-        if over {
-            break;
-        }
-    }
-    reading.abort();
-    Ok(())
 }

@@ -48,7 +48,7 @@ pub(super) async fn run(state: &StateDir, args: Args) -> Result<ExitCode, Failur
     let own = match supervisor.is_up().await {
         true => None,
         false if args.detach => return Err(supervisor.missing()),
-        false => Some(super::up::start(state, &args.place).await?),
+        false => Some(super::up::start(state, &args.place.or_any()).await?),
     };
     let job = Job {
         state,

@@ -31,16 +31,11 @@ enum Command {
 pub(super) async fn run(state: &StateDir, args: Args) -> Result<ExitCode, Failure> {
     state.prepare()?;
     let words = match &args.command {
-        Command::Set { name } => vec!["set", name],
-        Command::List => vec!["list"],
-        Command::Rm { name } => vec!["rm", name],
+        Command::Set { name } => vec!["secret", "set", name],
+        Command::List => vec!["secret", "list"],
+        Command::Rm { name } => vec!["secret", "rm", name],
     };
-    let status = gateway(state, &words, Stdio::inherit()).await?;
-    let code = status
-        .code()
-        .and_then(|code| u8::try_from(code).ok())
-        .unwrap_or(1);
-    Ok(ExitCode::from(code))
+    gateway(state, &words, Stdio::inherit()).await
 }
 
 /// Keeps the content of a file under a name.
@@ -48,7 +43,7 @@ pub(super) async fn set_from_file(state: &StateDir, name: &str, file: &Path) -> 
     let shown = file.display();
     let open = std::fs::File::open(file)
         .map_err(|error| Failure::new(format!("the secret `{name}`: `{shown}` cannot be read: {error}")))?;
-    let status = gateway(state, &["set", name], Stdio::from(open)).await?;
+    let status = status(state, &["secret", "set", name], Stdio::from(open)).await?;
     if status.success() {
         return Ok(());
     }
@@ -57,10 +52,16 @@ pub(super) async fn set_from_file(state: &StateDir, name: &str, file: &Path) -> 
     )))
 }
 
-async fn gateway(state: &StateDir, words: &[&str], input: Stdio) -> Result<ExitStatus, Failure> {
-    let mut command = gateway_command(state)?;
-    command
-        .arg("secret")
+/// Runs a command of the gateway's program on the terminal; its exit code is ours.
+pub(super) async fn gateway(state: &StateDir, words: &[&str], input: Stdio) -> Result<ExitCode, Failure> {
+    let code = status(state, words, input).await?.code();
+    Ok(ExitCode::from(
+        code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
+    ))
+}
+
+async fn status(state: &StateDir, words: &[&str], input: Stdio) -> Result<ExitStatus, Failure> {
+    gateway_command(state)?
         .args(words)
         .stdin(input)
         .status()

@@ -5,7 +5,7 @@ use crate::model::ModelConfig;
 use crate::state_dir::StateDir;
 use crate::up::{Options, Up, programs};
 use secrecy::SecretString;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal as listen};
@@ -13,12 +13,15 @@ use tokio::signal::unix::{SignalKind, signal as listen};
 /// Exit code after Ctrl-C, as shells count it.
 pub(super) const INTERRUPTED: u8 = 130;
 
+/// Where the page is, unless told otherwise.
+const USUAL: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7420));
+
 /// Where a supervisor is put.
 #[derive(Debug, clap::Args)]
 pub(super) struct Place {
-    /// Address of the web page; port 0 takes any
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7420")]
-    listen: SocketAddr,
+    /// Address of the web page; port 0 takes any [default: 127.0.0.1:7420]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
     /// PEM file of authorities that the gateway trusts besides the system's
     #[arg(long, value_name = "FILE")]
     upstream_ca: Option<PathBuf>,
@@ -58,6 +61,19 @@ pub(super) async fn run(state: &StateDir, args: Args) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
+impl Place {
+    /// For a supervisor that nobody asked for by name: where the usual port is taken, any other will do.
+    pub(super) fn or_any(&self) -> Self {
+        let usual_is_free = || std::net::TcpListener::bind(USUAL).is_ok();
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listen = self.listen.or_else(|| (!usual_is_free()).then_some(any));
+        Self {
+            listen,
+            upstream_ca: self.upstream_ca.clone(),
+        }
+    }
+}
+
 /// Starts a supervisor and prints the page's address.
 pub(super) async fn start(state: &StateDir, place: &Place) -> Result<Up, Failure> {
     programs::refresh().await?;
@@ -67,7 +83,7 @@ pub(super) async fn start(state: &StateDir, place: &Place) -> Result<Up, Failure
     };
     let options = Options {
         state: state.clone(),
-        listen: place.listen,
+        listen: place.listen.unwrap_or(USUAL),
         upstream_ca,
         models: models(),
     };

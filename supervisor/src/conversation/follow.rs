@@ -1,7 +1,7 @@
 //! Reading a conversation: the past, then what comes, without gap or repeat. A slow reader reads on from the store.
 use crate::conversation::store::Conversations;
 use crate::conversation::{Entry, What};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use std::collections::VecDeque;
 use tokio::sync::watch;
@@ -37,13 +37,33 @@ impl Conversations {
     }
 }
 
+impl Conversations {
+    /// What [`Self::follow`] tells of the entries that are there now.
+    pub async fn past(&self, run: &str, after: u64) -> Result<Vec<Entry>, StoreError> {
+        let (store, _) = self.listen(run);
+        let (mut last, mut told) = (after, Vec::new());
+        loop {
+            let (page, _) = Self::page(&store, run, last).await?;
+            if page.is_empty() {
+                return Ok(told);
+            }
+            told.extend(page.into_iter().filter(|entry| pass(entry, &mut last)));
+        }
+    }
+}
+
+/// Whether a client that has everything up to `last` is told of this entry; it has it then.
+fn pass(entry: &Entry, last: &mut u64) -> bool {
+    let unseen = matches!(entry.what, What::Rewind { from, .. } if from > *last);
+    *last = entry.sequence;
+    !unseen
+}
+
 impl Reader {
     async fn next(&mut self) -> Option<Entry> {
         loop {
             while let Some(entry) = self.page.pop_front() {
-                let unseen = matches!(entry.what, What::Rewind { from, .. } if from > self.last);
-                self.last = entry.sequence;
-                if !unseen {
+                if pass(&entry, &mut self.last) {
                     return Some(entry);
                 }
             }

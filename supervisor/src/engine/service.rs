@@ -106,6 +106,15 @@ impl Runs for Engine {
         }
     }
 
+    async fn past(&self, id: &str, after: u64) -> Result<Vec<Entry>, RunsError> {
+        self.get(id).await?;
+        self.hands
+            .conversations
+            .past(id, after)
+            .await
+            .map_err(|fault| RunsError::Unavailable(fault.to_string()))
+    }
+
     async fn follow(&self, id: &str, after: u64) -> Result<BoxStream<'static, Entry>, RunsError> {
         self.get(id).await?;
         Ok(self.hands.conversations.follow(id, after))

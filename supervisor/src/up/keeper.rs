@@ -89,15 +89,16 @@ impl Gateway {
                 () = closing.cancelled() => return running.end().await,
                 how = running.ended() => tracing::error!(pid = running.pid(), how, "the gateway ended; starting it anew"),
             }
-            running = tokio::select! {
-                () = closing.cancelled() => return,
-                again = self.start_anew() => again,
+            running = match self.start_anew(&closing).await {
+                Some(again) => again,
+                None => return,
             };
         }
     }
 
-    /// Tries until it runs, ever more slowly.
-    async fn start_anew(&self) -> Process {
+    /// Tries until it runs, ever more slowly, or until there is to be none. An attempt is never broken off: it would
+    /// leave a gateway that nobody ends.
+    async fn start_anew(&self, closing: &CancellationToken) -> Option<Process> {
         let pauses = ExponentialBuilder::new()
             .with_min_delay(Duration::from_millis(200))
             .with_max_delay(Duration::from_secs(15))
@@ -106,10 +107,14 @@ impl Gateway {
         let mut pauses = pauses.build();
         loop {
             match self.ensure().await {
-                Ok(running) => return running,
+                Ok(running) => return Some(running),
                 Err(error) => tracing::error!(%error, "there is no gateway: nothing gets out; trying again"),
             }
-            tokio::time::sleep(pauses.next().unwrap_or(Duration::from_secs(15))).await;
+            let pause = tokio::time::sleep(pauses.next().unwrap_or(Duration::from_secs(15)));
+            tokio::select! {
+                () = closing.cancelled() => return None,
+                () = pause => {}
+            }
         }
     }
 
@@ -131,8 +136,13 @@ impl Gateway {
         }
         let running = self.spawn()?;
         let ready = self.ready(running).await?;
-        self.write_stamp(&stamp)?;
-        Ok(ready)
+        match self.write_stamp(&stamp) {
+            Ok(()) => Ok(ready),
+            Err(error) => {
+                ready.end().await;
+                Err(error)
+            }
+        }
     }
 
     fn spawn(&self) -> Result<Process, KeeperError> {

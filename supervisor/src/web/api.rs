@@ -9,6 +9,7 @@
 //! | `GET /api/runs/{id}` | | the run |
 //! | `POST /api/runs/{id}/messages` | `{"text": ...}` | 204 |
 //! | `POST /api/runs/{id}/stop` | | 204 |
+//! | `GET /api/runs/{id}/entries` (`?after=N`) | | the conversation so far, as `Entry` documents |
 //! | `GET /api/runs/{id}/events` (`Last-Event-ID` or `?after=N`) | | SSE of `Entry`, `id` its sequence; 204 where nothing will follow |
 //! | `GET /api/audit?...` | | network log, newest first (`AuditQuery`) |
 //! | `GET /api/host/registries` | | policy and variables for this host's own package registries |
@@ -43,6 +44,7 @@ pub(super) fn routes() -> Router<App> {
         .route("/api/runs/{id}", get(runs::get))
         .route("/api/runs/{id}/messages", post(runs::say))
         .route("/api/runs/{id}/stop", post(runs::stop))
+        .route("/api/runs/{id}/entries", get(stream::past))
         .route("/api/runs/{id}/events", get(stream::events))
         .route("/api/audit", get(audit::search))
         .route("/api/host/registries", get(host::registries))

@@ -1,6 +1,7 @@
 //! The API and the pages as a browser and the command line meet them. Engine and gateway are fakes here: they
 //! keep what they are told and answer from lists; the real ones are used by the workspace's tests.
 mod fakes;
+mod starter;
 
 use super::{App, for_browsers, for_socket};
 use crate::people::{Identity, People};

@@ -1,6 +1,7 @@
 //! Programs beside a run: started on the host before it, ready when they print one line, ended after it.
 use super::variables::Variables;
 use crate::cli::Failure;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -66,22 +67,27 @@ impl Service {
         })
     }
 
-    /// Ends it: asks first, kills after 5 s.
+    /// Ends it and what it started: asks first, kills after 5 s.
     pub(super) async fn stop(mut self) {
-        let asked = self
+        self.signal(Signal::TERM);
+        if tokio::time::timeout(END_WITHIN, self.child.wait()).await.is_err() {
+            self.signal(Signal::KILL);
+            if let Err(error) = self.child.wait().await {
+                tracing::warn!(service = self.name, %error, "the service cannot be ended");
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let group = self
             .child
             .id()
             .and_then(|pid| i32::try_from(pid).ok())
-            .and_then(rustix::process::Pid::from_raw);
-        if let Some(pid) = asked
-            && let Err(error) = rustix::process::kill_process_group(pid, rustix::process::Signal::TERM)
+            .and_then(Pid::from_raw);
+        if let Some(group) = group
+            && let Err(error) = kill_process_group(group, signal)
         {
             tracing::debug!(service = self.name, %error, "it has ended already");
-        }
-        if tokio::time::timeout(END_WITHIN, self.child.wait()).await.is_err()
-            && let Err(error) = self.child.kill().await
-        {
-            tracing::warn!(service = self.name, %error, "the service cannot be ended");
         }
     }
 }
@@ -109,11 +115,19 @@ mod tests {
         let (service, variables) = start(script).await.unwrap();
         let pid: i32 = variables.fill("${s.pid}").unwrap().parse().unwrap();
         service.stop().await;
-        let pid = rustix::process::Pid::from_raw(pid).unwrap();
         // The orphan is reaped by whoever adopts it; it must not run any more.
-        let state =
-            std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        let ended = async {
+            let running = || {
+                let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                !state.is_empty() && !state.contains(") Z ")
+            };
+            while running() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), ended)
+            .await
+            .unwrap();
     }
 
     #[tokio::test]

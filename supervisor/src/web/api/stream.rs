@@ -3,6 +3,7 @@ use super::input::{Id, Query, resume_after};
 use crate::conversation::{Entry, What};
 use crate::runs::RunState;
 use crate::web::{ApiError, App};
+use axum::Json;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -18,6 +19,15 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 #[serde(deny_unknown_fields)]
 pub(super) struct After {
     after: Option<u64>,
+}
+
+/// The entries that are there now, as one document.
+pub(super) async fn past(
+    State(app): State<App>,
+    Id(id): Id<String>,
+    Query(query): Query<After>,
+) -> Result<Json<Vec<Entry>>, ApiError> {
+    Ok(Json(app.runs.past(&id, query.after.unwrap_or(0)).await?))
 }
 
 /// 204 tells an `EventSource` that nothing will follow, so that it stops coming back.

@@ -113,6 +113,13 @@ impl Runs for FakeRuns {
         self.get(id).await.map(drop)
     }
 
+    async fn past(&self, id: &str, after: u64) -> Result<Vec<Entry>, RunsError> {
+        match id {
+            "live" => Ok(self.follow(id, after).await?.take(1).collect().await),
+            _ => Ok(self.follow(id, after).await?.collect().await),
+        }
+    }
+
     async fn follow(&self, id: &str, after: u64) -> Result<BoxStream<'static, Entry>, RunsError> {
         let first = entry(
             1,
