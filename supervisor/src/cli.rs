@@ -74,7 +74,7 @@ pub fn main() -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
-    prepare();
+    prepare(matches!(cli.command, Command::Up(_)));
     let state = cli.state;
     match cli.command {
         Command::Up(args) => block_on(up::run(&state_dir(state)?, args)),
@@ -94,12 +94,17 @@ fn state_dir(given: Option<PathBuf>) -> Result<StateDir, Failure> {
     Ok(StateDir::locate(given, |name| std::env::var_os(name))?)
 }
 
-/// The crypto provider and the log; no thread is started.
-fn prepare() {
+/// The crypto provider and the log; no thread is started. A supervisor tells what it does, other commands what is wrong.
+fn prepare(supervisor: bool) {
+    let usual = if supervisor {
+        "warn,sallyport_supervisor=info"
+    } else {
+        "warn"
+    };
     // Fails only where a provider is installed already, which serves as well.
     let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let filter = tracing_subscriber::EnvFilter::try_from_env("SALLYPORT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,sallyport_supervisor=info"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

@@ -159,7 +159,7 @@ fn summary(input: &serde_json::Value) -> String {
             .unwrap_or_default();
         return format!("{method}{host}{port}{}", text("path").unwrap_or_default());
     }
-    let fields = ["command", "path", "text"];
+    let fields = ["command", "path", "text", "summary"];
     let telling = fields
         .iter()
         .find_map(|name| input.get(name).and_then(serde_json::Value::as_str));

@@ -4,7 +4,7 @@ import { block, line } from "./plain.js";
 
 /** Characters of one tool's output kept on the page. */
 const OUTPUT_LIMIT = 200_000;
-const TELLING = ["command", "path", "text"];
+const TELLING = ["command", "path", "text", "summary"];
 
 function summary(input) {
   if (typeof input?.host === "string") return place(input);
