@@ -1,6 +1,7 @@
 //! The state directory: where it is, who may look into it, and who is in charge of it.
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -32,8 +33,13 @@ pub enum StateError {
         why: String,
     },
     /// Another supervisor has it.
-    #[error("a supervisor runs on `{}` already; use it, or give another directory with --state DIR", .0.display())]
-    Taken(PathBuf),
+    #[error("{by} holds `{}` already; use that supervisor, or give another directory with --state DIR", path.display())]
+    Taken {
+        /// Directory.
+        path: PathBuf,
+        /// The other, as it wrote itself down.
+        by: String,
+    },
 }
 
 impl StateError {
@@ -155,11 +161,27 @@ impl StateDir {
             .open(&path)
             .map_err(unusable)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Held { _lock: lock }),
-            Err(std::fs::TryLockError::WouldBlock) => Err(StateError::Taken(self.root.clone())),
+            Ok(()) => {
+                lock.set_len(0).map_err(unusable)?;
+                (&lock)
+                    .write_all(std::process::id().to_string().as_bytes())
+                    .map_err(unusable)?;
+                Ok(Held { _lock: lock })
+            }
+            Err(std::fs::TryLockError::WouldBlock) => Err(StateError::Taken {
+                path: self.root.clone(),
+                by: holder(&lock).map_or_else(|| "a supervisor".to_owned(), |pid| format!("process {pid}")),
+            }),
             Err(std::fs::TryLockError::Error(error)) => Err(unusable(error)),
         }
     }
+}
+
+/// Who holds a lock, if it has written itself down already.
+fn holder(mut lock: &File) -> Option<u32> {
+    let mut text = String::new();
+    lock.read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A stage: a folder of its own with the programs, an empty home and a state folder, used as an ordinary user.
 use anyhow::Context;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -23,6 +24,7 @@ impl Stage {
         for folder in ["bin", "home", "state"] {
             std::fs::create_dir(stage.path(folder))?;
         }
+        std::fs::set_permissions(stage.path("state"), std::fs::Permissions::from_mode(0o700))?;
         for program in [
             "sallyport",
             "sallyport-gateway",
@@ -50,7 +52,11 @@ impl Stage {
 
     /// A program of ours, run as an ordinary user with an empty home, knowing nothing of the tests' environment.
     pub fn command(&self, program: &str) -> Command {
-        let program = self.path("bin").join(program);
+        self.ordinary(&self.path("bin").join(program))
+    }
+
+    /// Any program, run likewise.
+    pub fn ordinary(&self, program: &Path) -> Command {
         let mut command = if is_root() {
             let mut command = Command::new("setpriv");
             command.args([

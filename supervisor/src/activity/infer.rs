@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 
 /// Longest time for one attempt, from start to end.
 const START_TO_CLOSE: Duration = Duration::from_secs(1_200);
-/// Why an attempt is made anew after a restart.
-const RESTARTED: &str = "the supervisor was restarted";
+/// Why earlier attempts are void where nothing better is known: a restart, or a new round after a pause.
+const BEGUN_ANEW: &str = "the step is begun anew";
 
 /// Asks until there is an answer, a final fault, or no patience left.
 pub(super) async fn infer(context: &Context, step: u32, request: &ModelRequest) -> Event {
@@ -31,7 +31,7 @@ pub(super) async fn infer(context: &Context, step: u32, request: &ModelRequest) 
         return failed(0, why, false, wasted);
     }
     let mut waits = context.hands.patience.waits();
-    let mut why = RESTARTED.to_owned();
+    let mut why = BEGUN_ANEW.to_owned();
     loop {
         let attempt = match context
             .hands
