@@ -90,7 +90,7 @@ impl Session {
     pub fn closed(&self) -> &CancellationToken {
         &self.closed
     }
-    /// The live grants.
+    /// The grants whose time is not over; one that is used up stays until then, since streams may rest on it.
     pub fn grants(&self) -> Vec<Grant> {
         valid(&self.overlay.load(), jiff::Timestamp::now()).grants
     }
@@ -261,7 +261,7 @@ fn valid(overlay: &Overlay, now: jiff::Timestamp) -> Overlay {
         grants: overlay
             .grants
             .iter()
-            .filter(|grant| grant.is_live(now))
+            .filter(|grant| now < grant.expires_at)
             .cloned()
             .collect(),
     }

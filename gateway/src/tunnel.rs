@@ -56,12 +56,16 @@ pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledge
     ledger.close(&ending).await;
 }
 
-/// Ends when the grant that the stream rests on has ended or was taken back; never where it rests on a rule.
+/// Ends when one of the grants that the stream rests on has ended or was taken back; never where it rests on rules alone.
 async fn grant_ends(session: &Session, permit: &Permit) {
-    let Some(grant) = permit.grant() else {
+    if permit.grants().is_empty() {
         return std::future::pending().await;
-    };
-    while session.grant_expiry(grant).is_some() {
+    }
+    while permit
+        .grants()
+        .iter()
+        .all(|grant| session.grant_expiry(grant).is_some())
+    {
         tokio::time::sleep(GRANT_CHECK).await;
     }
 }

@@ -80,10 +80,6 @@ impl Permit {
     pub fn credentials(&self) -> &[String] {
         &self.credentials
     }
-    /// Id of the grant that this permit uses up once, if it rests on one.
-    pub fn grant(&self) -> Option<&str> {
-        self.grants.first().map(String::as_str)
-    }
     /// Ids of all grants that this permit uses up once each: more than one where several rules refused.
     pub fn grants(&self) -> &[String] {
         &self.grants

@@ -121,7 +121,7 @@ fn an_allowed_request_gets_a_permit_with_its_credential() {
     assert_eq!(permit.reason().rule, "read-github");
     assert_eq!(permit.credentials(), ["github"]);
     assert_eq!(permit.protocol(), Protocol::Http);
-    assert_eq!(permit.grant(), None);
+    assert!(permit.grants().is_empty());
 }
 
 #[test]
@@ -222,8 +222,8 @@ fn asking_is_refused_with_a_hint_until_a_person_agrees() {
         panic!()
     };
     assert_eq!(
-        (permit.grant(), permit.credentials()),
-        (Some("g1"), &["github".to_owned()][..])
+        (permit.grants(), permit.credentials()),
+        (&["g1".to_owned()][..], &["github".to_owned()][..])
     );
     let other = http("PUT", "api.github.test:443", "/repos/acme/web/pulls/8/merge");
     assert_eq!(word(&ask(&policy, &other, &[grant])), "ask merge");

@@ -7,7 +7,6 @@ pub mod engine;
 pub mod gateway;
 pub mod machine;
 pub mod model;
-pub mod network;
 pub mod people;
 pub mod registries;
 pub mod run;

@@ -2,13 +2,14 @@
 pub mod channel;
 pub mod keeper;
 pub mod namespace;
+pub mod network;
 pub mod reconcile;
 
 use async_trait::async_trait;
+pub use network::{Attach, Attachment};
 use sallyport_shim::wire::{BlockedNotice, ExecEnd, Stream};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use tokio::sync::mpsc;
 
 /// What a machine is made from.
@@ -49,15 +50,6 @@ pub enum Status {
     Gone,
 }
 
-/// Listeners inside the machine's network, to be handed to the gateway. The gateway knows nothing of drivers.
-#[derive(Debug)]
-pub struct Attachment {
-    /// TCP listeners reached by REDIRECT.
-    pub redirect: Vec<OwnedFd>,
-    /// UDP sockets for DNS.
-    pub dns: Vec<OwnedFd>,
-}
-
 /// Why a machine operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
@@ -82,7 +74,7 @@ pub enum MachineError {
 
 /// A driver of one kind of machine. All operations are idempotent by the machine's id.
 #[async_trait]
-pub trait Driver: Send + Sync {
+pub trait Driver: Attach {
     /// Name of the kind.
     fn kind(&self) -> &'static str;
     /// What it can do.
@@ -91,8 +83,6 @@ pub trait Driver: Send + Sync {
     async fn probe(&self) -> Result<(), MachineError>;
     /// Makes the machine, or finds it.
     async fn create(&self, spec: &MachineSpec) -> Result<MachineRecord, MachineError>;
-    /// Its listeners, as often as asked (the gateway may have been restarted).
-    async fn attach(&self, record: &MachineRecord) -> Result<Attachment, MachineError>;
     /// Its control channel, reconnecting by itself until the machine is gone.
     async fn connect(&self, record: &MachineRecord) -> Result<Machine, MachineError>;
     /// Whether it is there.

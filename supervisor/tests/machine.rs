@@ -8,7 +8,7 @@ mod machines;
 use machines::{Host, call, keeper, run, shim};
 use sallyport_shim::wire::ExecEnd;
 use sallyport_supervisor::machine::namespace::NamespaceDriver;
-use sallyport_supervisor::machine::{Driver, MachineRecord, MachineSpec};
+use sallyport_supervisor::machine::{Attach, Driver, MachineRecord, MachineSpec};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;

@@ -9,7 +9,9 @@ mod start;
 pub(crate) mod store;
 
 use super::channel::{Connect, ConnectError, ShimClient};
-use super::{Abilities, Attachment, Driver, Machine, MachineError, MachineRecord, MachineSpec, Status};
+use super::{
+    Abilities, Attach, Attachment, Driver, Machine, MachineError, MachineRecord, MachineSpec, Status,
+};
 use async_trait::async_trait;
 use rustix::fs::{FlockOperation, flock};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -77,6 +79,14 @@ impl NamespaceDriver {
 }
 
 #[async_trait]
+impl Attach for NamespaceDriver {
+    async fn attach(&self, record: &MachineRecord) -> Result<Attachment, MachineError> {
+        let record = record.clone();
+        self.blocking(move |place| place.attach(&record)).await
+    }
+}
+
+#[async_trait]
 impl Driver for NamespaceDriver {
     fn kind(&self) -> &'static str {
         KIND
@@ -101,11 +111,6 @@ impl Driver for NamespaceDriver {
     async fn create(&self, spec: &MachineSpec) -> Result<MachineRecord, MachineError> {
         let spec = spec.clone();
         self.blocking(move |place| place.create(&spec)).await
-    }
-
-    async fn attach(&self, record: &MachineRecord) -> Result<Attachment, MachineError> {
-        let record = record.clone();
-        self.blocking(move |place| place.attach(&record)).await
     }
 
     async fn connect(&self, record: &MachineRecord) -> Result<Machine, MachineError> {

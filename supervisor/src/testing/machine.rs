@@ -1,8 +1,8 @@
 //! A fake driver and machine: no process, commands of a few words, effects counted.
 use super::door::FakeDoor;
 use crate::machine::{
-    Abilities, AgentRequest, Attachment, Driver, ExecCall, ExecOutcome, Machine, MachineError, MachineRecord,
-    MachineSpec, OutputPiece, Shim, Status,
+    Abilities, AgentRequest, Attach, Attachment, Driver, ExecCall, ExecOutcome, Machine, MachineError,
+    MachineRecord, MachineSpec, OutputPiece, Shim, Status,
 };
 use async_trait::async_trait;
 use sallyport_shim::wire::{BlockedNotice, ExecEnd, Stream};
@@ -58,6 +58,16 @@ impl FakeDriver {
 }
 
 #[async_trait]
+impl Attach for FakeDriver {
+    async fn attach(&self, _: &MachineRecord) -> Result<Attachment, MachineError> {
+        Ok(Attachment {
+            redirect: Vec::new(),
+            dns: Vec::new(),
+        })
+    }
+}
+
+#[async_trait]
 impl Driver for FakeDriver {
     fn kind(&self) -> &'static str {
         "fake"
@@ -89,13 +99,6 @@ impl Driver for FakeDriver {
             id: spec.id.clone(),
             driver: "fake".into(),
             facts: serde_json::Value::Null,
-        })
-    }
-
-    async fn attach(&self, _: &MachineRecord) -> Result<Attachment, MachineError> {
-        Ok(Attachment {
-            redirect: Vec::new(),
-            dns: Vec::new(),
         })
     }
 
