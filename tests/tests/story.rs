@@ -78,6 +78,49 @@ fn assert_nowhere(stage: &Stage) {
     assert!(found.is_empty(), "the token stands in {found:?}");
 }
 
+/// What a browser gets with the address that `up` printed: the conversation as events, the network log, and nothing without it.
+fn assert_seen_in_a_browser(stage: &Stage, printed: &str, run: &str) {
+    let login = printed
+        .split_whitespace()
+        .find(|word| word.starts_with("http://"))
+        .expect("an address");
+    let root = login.split("/login").next().expect("an address");
+    let jar = stage.path("cookies");
+    let get = |more: &[&str], url: &str| {
+        let output = Command::new("curl")
+            .args(["-sS", "--max-time", "20"])
+            .args(more)
+            .arg(url)
+            .output()
+            .expect("curl runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let jar = jar.to_string_lossy();
+    let status = ["-o", "/dev/null", "-w", "%{http_code}"];
+    assert_eq!(
+        get(&status, &format!("{root}/api/runs")),
+        "401",
+        "nothing without a log-in"
+    );
+    let page = get(&["-L", "-c", &jar, "-b", &jar], login);
+    assert!(page.contains("<html") && page.contains("Sallyport"), "{page}");
+    let events = get(&["-b", &jar], &format!("{root}/api/runs/{run}/events"));
+    for part in [
+        "company-docs",
+        r#""granted":true"#,
+        r#""kind":"ended""#,
+        "half up",
+    ] {
+        assert!(events.contains(part), "no `{part}` in the events:\n{events}");
+    }
+    let refused = get(
+        &["-b", &jar],
+        &format!("{root}/api/audit?verdict=denied&host=docs.sallyport.test"),
+    );
+    assert!(refused.contains("company-docs"), "{refused}");
+    assert!(!events.contains(&token(stage)) && !refused.contains(&token(stage)));
+}
+
 fn kinds(entries: &[Value]) -> Vec<&str> {
     entries
         .iter()
@@ -90,7 +133,8 @@ fn an_agent_does_real_work_behind_the_door() {
     let stage = Stage::new().expect("a stage");
     let example = stage.path("examples/first-run");
     let mut up = Running::start(&mut stage.sallyport(&["up", "--listen", "127.0.0.1:0"])).expect("starts");
-    up.wait_for("http://127.0.0.1:", SHORT)
+    let address = up
+        .wait_for("http://127.0.0.1:", SHORT)
         .expect("the page's address");
 
     let run = Running::start(&mut stage.sallyport(&["run", &example.to_string_lossy()])).expect("starts");
@@ -143,6 +187,7 @@ fn an_agent_does_real_work_behind_the_door() {
         .expect("the push is in the network log");
     assert_eq!(pushed["credentials_used"][0], "git-token");
 
+    assert_seen_in_a_browser(&stage, &address, id);
     assert!(!printed.contains(&token(&stage)), "the terminal shows the token");
     assert_nowhere(&stage);
     up.terminate().expect("a signal");
