@@ -56,7 +56,9 @@ pub(super) fn verify(connection: &Connection) -> Result<Verified, VerifyError> {
     let unreadable =
         |error: rusqlite::Error| VerifyError::Unreadable(format!("the audit log cannot be read: {error}"));
     let mut statement = connection
-        .prepare("SELECT sequence, session, host, verdict, body, chain FROM records ORDER BY sequence")
+        .prepare(
+            "SELECT sequence, exchange, session, host, verdict, body, chain FROM records ORDER BY sequence",
+        )
         .map_err(unreadable)?;
     let mut rows = statement.query([]).map_err(unreadable)?;
     let mut verified = Verified {
@@ -81,7 +83,7 @@ pub(super) fn verify(connection: &Connection) -> Result<Verified, VerifyError> {
 
 struct Row {
     sequence: u64,
-    indexed: [String; 3],
+    indexed: [String; 4],
     body: String,
     chain: String,
 }
@@ -90,9 +92,9 @@ impl Row {
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             sequence: row.get::<_, i64>(0)?.cast_unsigned(),
-            indexed: [row.get(1)?, row.get(2)?, row.get(3)?],
-            body: row.get(4)?,
-            chain: row.get(5)?,
+            indexed: [row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?],
+            body: row.get(5)?,
+            chain: row.get(6)?,
         })
     }
 

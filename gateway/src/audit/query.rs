@@ -8,9 +8,11 @@ use rusqlite::{Connection, params, params_from_iter};
 const USUAL: u32 = 100;
 const MOST: u32 = 1000;
 
-/// Records that fit, newest first.
+/// Records that fit, newest first. Where an exchange has ended, its end stands for it: the record of its beginning is left out.
 pub(super) fn search(connection: &Connection, query: &AuditQuery) -> Result<Vec<AuditRecord>, AuditError> {
-    let mut conditions = vec!["1"];
+    const NOT_ENDED_SINCE: &str = "NOT EXISTS (SELECT 1 FROM records AS later \
+         WHERE later.exchange = records.exchange AND later.sequence > records.sequence)";
+    let mut conditions = vec![NOT_ENDED_SINCE];
     let mut values = Vec::new();
     if let Some(session) = &query.session {
         conditions.push("session = ?");

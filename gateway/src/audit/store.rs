@@ -22,12 +22,14 @@ const RETRY: Duration = Duration::from_millis(500);
 const SCHEMA: &str = "
 CREATE TABLE records (
   sequence INTEGER PRIMARY KEY,
+  exchange TEXT NOT NULL,
   session TEXT NOT NULL,
   host TEXT NOT NULL,
   verdict TEXT NOT NULL,
   body TEXT NOT NULL,
   chain TEXT NOT NULL
 ) STRICT;
+CREATE INDEX by_exchange ON records (exchange, sequence);
 CREATE INDEX by_session ON records (session, sequence);
 CREATE INDEX by_host ON records (host, sequence);
 CREATE INDEX by_verdict ON records (verdict, sequence);
@@ -58,8 +60,9 @@ pub(super) fn reader(path: &Path) -> Result<Connection, AuditError> {
 }
 
 /// What a record is found by: session, host with its labels reversed, verdict.
-pub(super) fn indexed(record: &AuditRecord) -> [String; 3] {
+pub(super) fn indexed(record: &AuditRecord) -> [String; 4] {
     [
+        record.id.clone(),
         record.session.clone(),
         reversed(&record.host),
         verdict_name(record.verdict),
@@ -214,11 +217,12 @@ impl Writer {
             let body = serde_json::to_string(record)
                 .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
             chain = chain::link(&chain, &body);
-            let [session, host, verdict] = indexed(record);
+            let [exchange, session, host, verdict] = indexed(record);
             transaction
-                .prepare_cached("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?)")?
+                .prepare_cached("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)")?
                 .execute(params![
                     sequence.cast_signed(),
+                    exchange,
                     session,
                     host,
                     verdict,

@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 fn record(session: &str, host: &str) -> AuditRecord {
     AuditRecord {
         sequence: 0,
-        id: "0198".to_owned(),
+        id: uuid::Uuid::now_v7().to_string(),
         at: jiff::Timestamp::UNIX_EPOCH,
         session: session.to_owned(),
         user: "ada".to_owned(),
@@ -61,6 +61,7 @@ async fn a_changed_a_removed_and_a_moved_record_are_each_noticed() {
             4,
         ),
         ("UPDATE records SET session = 'other' WHERE sequence = 5", 5),
+        ("UPDATE records SET exchange = 'other' WHERE sequence = 2", 2),
         ("DELETE FROM records WHERE sequence = 6", 6),
         ("DELETE FROM records WHERE sequence = 1", 1),
         (
@@ -237,4 +238,31 @@ async fn a_file_that_is_no_log_is_named() {
     let error = Sink::open(folder.path()).unwrap_err().to_string();
     assert!(error.contains("audit.sqlite"), "{error}");
     assert!(Sink::open(std::path::Path::new("/proc/nothing")).is_err());
+}
+
+#[tokio::test]
+async fn the_end_of_an_exchange_stands_for_its_beginning_in_a_search_and_not_in_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = Sink::open(folder.path()).unwrap();
+    let mut begun = record("run", "a.test");
+    begun.ending = "open".to_owned();
+    sink.write(begun.clone()).await.unwrap();
+    let open = sink.query(AuditQuery::default()).await.unwrap();
+    assert_eq!(
+        open.iter()
+            .map(|record| record.ending.as_str())
+            .collect::<Vec<_>>(),
+        ["open"]
+    );
+    begun.ending = "complete".to_owned();
+    sink.write(begun).await.unwrap();
+    let ended = sink.query(AuditQuery::default()).await.unwrap();
+    assert_eq!(
+        ended
+            .iter()
+            .map(|record| record.ending.as_str())
+            .collect::<Vec<_>>(),
+        ["complete"]
+    );
+    assert_eq!(sink.head(), 2);
 }
