@@ -33,9 +33,9 @@ impl Credential {
 pub enum Source {
     /// The gateway's encrypted store, by name.
     Store(String),
-    /// The gateway's own environment (for tests of deployments).
+    /// A variable of the gateway's environment whose name begins with `SALLYPORT_SECRET_`.
     Env(String),
-    /// A file readable by the gateway.
+    /// A file below `secret-files` in the gateway's state directory, by its relative path.
     File(String),
 }
 

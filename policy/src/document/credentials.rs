@@ -22,6 +22,9 @@ const RESERVED_HEADERS: &[&str] = &[
     "keep-alive",
 ];
 
+/// Beginning of the names of the gateway's variables that a policy may name.
+const SECRET_VARIABLE: &str = "SALLYPORT_SECRET_";
+
 pub(super) fn read(name: At<String>, node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<CredentialPart> {
     let what = format!("credential `{}`", shown(&name.value));
     let mut fields = reader.fields(node, &what, &["from", "hosts", "in", "env", "ttl"])?;
@@ -105,11 +108,11 @@ fn read_source(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<Source> {
         match kind {
             "store" => sources.push(Source::Store(value.value)),
             "env" => {
-                if is_variable(&value, reader) {
+                if is_secret_variable(&value, reader) {
                     sources.push(Source::Env(value.value));
                 }
             }
-            _ => sources.push(Source::File(absolute(value, reader)?)),
+            _ => sources.push(Source::File(secret_file(value, reader)?)),
         }
     }
     if sources.len() > 1 {
@@ -133,17 +136,33 @@ fn read_source(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<Source> {
     source
 }
 
-fn absolute(path: At<String>, reader: &mut Reader<'_>) -> Option<String> {
-    if path.value.starts_with('/') {
+/// A file below the gateway's own folder for secrets: whoever writes a policy must not read the gateway's other files with it.
+fn secret_file(path: At<String>, reader: &mut Reader<'_>) -> Option<String> {
+    let inside = path.value.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    if inside {
         return Some(path.value);
     }
-    let message = format!("file `{}` is not an absolute path", shown(&path.value));
-    reader.push(
-        path.at
-            .error(message)
-            .hint("the gateway reads it, and has no directory of its own"),
+    let message = format!(
+        "file `{}` does not lie in the gateway's folder for secrets",
+        shown(&path.value)
     );
+    let hint = "name a file relative to `secret-files` in the gateway's state directory, without `..`";
+    reader.push(path.at.error(message).hint(hint));
     None
+}
+
+/// A variable of the gateway that is meant as a secret, by its name's beginning.
+fn is_secret_variable(env: &At<String>, reader: &mut Reader<'_>) -> bool {
+    if env.value.starts_with(SECRET_VARIABLE) {
+        return is_variable(env, reader);
+    }
+    let message = format!(
+        "the gateway's variable `{}` cannot be named by a policy",
+        shown(&env.value)
+    );
+    let hint = format!("only variables whose names begin with `{SECRET_VARIABLE}` can");
+    reader.push(env.at.error(message).hint(hint));
+    false
 }
 
 /// `bearer`, `basic`, `header:NAME`, `query:NAME`.
