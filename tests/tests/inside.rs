@@ -76,6 +76,7 @@ say metadata "$(curl -s -o /dev/null -w '%{{http_code}}' http://169.254.169.254/
 say address "$(curl -sk -o /dev/null -w '%{{http_code}}' https://203.0.113.7/)"
 say noproxy "$(curl -s -o /dev/null --noproxy '*' -w '%{{http_code}}' https://other.test/)"
 say name "$(python3 -c "import socket; print(socket.gethostbyname('c2VjcmV0.other.test'))")"
+say family "$(getent ahostsv4 other.test | head -1 | cut -d' ' -f1)"
 say host "$(python3 -c "
 import socket
 try: socket.create_connection(('127.0.0.1', {port}), 3); print('reached')
@@ -117,6 +118,10 @@ say blocked "$(sallyport-shim blocked | grep -c other.test)"
     assert!(
         said(&text, "name").starts_with("198.1"),
         "a refused name has a synthetic address:\n{text}"
+    );
+    assert!(
+        said(&text, "family").starts_with("198.1"),
+        "also where only IPv4 is asked for:\n{text}"
     );
     assert_eq!(
         said(&text, "host"),

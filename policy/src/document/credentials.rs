@@ -108,9 +108,10 @@ fn read_source(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<Source> {
         match kind {
             "store" => sources.push(Source::Store(value.value)),
             "env" => {
-                if is_secret_variable(&value, reader) {
-                    sources.push(Source::Env(value.value));
+                if !is_secret_variable(&value, reader) {
+                    return None;
                 }
+                sources.push(Source::Env(value.value));
             }
             _ => sources.push(Source::File(secret_file(value, reader)?)),
         }

@@ -15,11 +15,17 @@ pub(super) const DNS_PORT: u16 = 15053;
 /// What the machine's resolver is told; any other address would do as well.
 pub(super) const NAMESERVER: &str = "127.0.0.53";
 
+/// Addresses on the loopback interface besides its own (RFC 5737, RFC 3849): without one, `getaddrinfo` with
+/// `AI_ADDRCONFIG` finds that the machine has no address of that family and looks no name up.
+const OWN_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const OWN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+
 /// `NETLINK_ROUTE` has the number 0, which is said by naming none.
 const ROUTE: Option<Protocol> = None;
 
 const LOOPBACK_INDEX: u32 = 1;
 const RTM_NEWLINK: u16 = 16;
+const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
 const RTA_OIF: u16 = 4;
 const AF_INET: u8 = 2;
@@ -50,6 +56,10 @@ pub(super) struct Sockets {
 pub(super) fn set_up() -> io::Result<Sockets> {
     step("bring up the loopback interface", request(ROUTE, &[link_up()]))?;
     step(
+        "give the machine an IPv4 address",
+        request(ROUTE, &[own_address(AF_INET, &OWN_V4.octets())]),
+    )?;
+    step(
         "make every IPv4 address local",
         request(ROUTE, &[local_route(AF_INET)]),
     )?;
@@ -63,6 +73,10 @@ pub(super) fn set_up() -> io::Result<Sockets> {
     };
     open(&mut sockets, Ipv4Addr::LOCALHOST.into())?;
     if UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
+        step(
+            "give the machine an IPv6 address",
+            request(ROUTE, &[own_address(AF_INET6, &OWN_V6.octets())]),
+        )?;
         step(
             "make every IPv6 address local",
             request(ROUTE, &[local_route(AF_INET6)]),
@@ -104,6 +118,25 @@ fn link_up() -> Message {
         flags: 0,
         header,
         attributes: Attributes::default(),
+        acknowledged: true,
+    }
+}
+
+/// `ip address add ADDRESS/32 dev lo`, or `/128`.
+fn own_address(family: u8, address: &[u8]) -> Message {
+    const IFA_ADDRESS: u16 = 1;
+    const IFA_LOCAL: u16 = 2;
+    const SCOPE_UNIVERSE: u8 = 0;
+    let bits = if family == AF_INET { 32 } else { 128 };
+    let mut header = vec![family, bits, 0, SCOPE_UNIVERSE];
+    header.extend_from_slice(&LOOPBACK_INDEX.to_ne_bytes());
+    Message {
+        kind: RTM_NEWADDR,
+        flags: CREATE,
+        header,
+        attributes: Attributes::default()
+            .bytes(IFA_LOCAL, address)
+            .bytes(IFA_ADDRESS, address),
         acknowledged: true,
     }
 }
