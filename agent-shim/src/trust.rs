@@ -23,6 +23,11 @@ const PRISTINE: &str = "etc/ssl/gw/system.pem";
 const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 /// Debian's store for all JDKs.
 const JAVA_SYSTEM: &str = "etc/ssl/certs/java/cacerts";
+/// Managed policies of Chromium and Chrome on Linux, which use neither the system's store nor a variable.
+const BROWSER_POLICIES: &[&str] = &[
+    "etc/chromium/policies/managed/sallyport.json",
+    "etc/opt/chrome/policies/managed/sallyport.json",
+];
 /// A clock that is off by less is left alone, in milliseconds.
 const CLOCK_TOLERANCE_MS: i64 = 1000;
 
@@ -64,6 +69,10 @@ pub fn install(root: &Path, ca_pem: &str, variables: &BTreeMap<String, String>) 
         put(SYSTEM_BUNDLES[0], bundle.as_bytes());
     }
     system.into_iter().for_each(|path| put(path, bundle.as_bytes()));
+    let browser = browser_policy(&ca);
+    BROWSER_POLICIES
+        .iter()
+        .for_each(|path| put(path, browser.as_bytes()));
     let store = java::store(&bundle, 0);
     for path in [java::STORE_FILE.trim_start_matches('/'), JAVA_SYSTEM] {
         if path != JAVA_SYSTEM || root.join(path).is_file() {
@@ -74,6 +83,14 @@ pub fn install(root: &Path, ca_pem: &str, variables: &BTreeMap<String, String>) 
         warnings.push(format!("`/etc/wgetrc` could not be written: {error}"));
     }
     warnings
+}
+
+/// Chrome's policies `CACertificates` (DER in base64: a PEM's body without line ends) and `QuicAllowed`,
+/// from <https://chromeenterprise.google/policies/>.
+fn browser_policy(ca: &str) -> String {
+    let lines = ca.lines().skip_while(|line| *line != PEM_BEGIN).skip(1);
+    let body: String = lines.take_while(|line| !line.starts_with("-----")).collect();
+    serde_json::json!({ "CACertificates": [body], "QuicAllowed": false }).to_string()
 }
 
 /// The name under which OpenSSL looks for the authority in a folder of certificates, given its subject hash.

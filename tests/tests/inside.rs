@@ -95,6 +95,7 @@ say vsock "$(python3 -c "
 import socket
 try: socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM); print('made')
 except OSError as e: print('no')")"
+say browser "$(chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update --disable-sync --user-data-dir=/tmp/chromium --dump-dom https://other.test/ 2>/dev/null | grep -c 'no rule allows')"
 say state "$(ls {state} 2>/dev/null | wc -l)"
 say keys "$(find / -path /proc -prune -o \( -name 'ca.key' -o -name 'secrets.key' -o -name '*.redb' -o -name 'gateway.sock' \) -print 2>/dev/null | wc -l)"
 say key "$PROBE_KEY"
@@ -132,6 +133,11 @@ say blocked "$(sallyport-shim blocked | grep -c other.test)"
         said(&text, "quic"),
         "refused",
         "at once, so that clients fall back"
+    );
+    assert_ne!(
+        said(&text, "browser"),
+        "0",
+        "Chromium shows the refusal, not a certificate's fault:\n{text}"
     );
     assert_eq!(said(&text, "raw"), "no");
     assert_eq!(said(&text, "vsock"), "no");

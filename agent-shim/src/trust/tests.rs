@@ -32,6 +32,12 @@ fn the_system_store_and_the_bundle_hold_the_roots_and_the_authority() {
             .unwrap()
             .contains("bundle.pem")
     );
+    let browser =
+        fs::read_to_string(root.path().join("etc/chromium/policies/managed/sallyport.json")).unwrap();
+    assert!(
+        browser.contains(r#""CACertificates":["Z2F0ZXdheQ=="]"#),
+        "{browser}"
+    );
     let profile = fs::read_to_string(root.path().join("etc/profile.d/zz-sallyport.sh")).unwrap();
     assert!(profile.contains("export GIT_SSL_CAINFO='/etc/ssl/gw/bundle.pem'"));
 }
