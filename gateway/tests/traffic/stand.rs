@@ -1,10 +1,11 @@
 //! A gateway with one session on loopback, and clients that speak to it.
 use crate::origin::Roots;
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sallyport_gateway::audit::Sink;
-use sallyport_gateway::control::types::{AuditQuery, AuditRecord, SessionSpec};
+use sallyport_gateway::control::types::{AuditRecord, SessionSpec};
 use sallyport_gateway::limits::Limits;
 use sallyport_gateway::names::resolve::Resolver;
 use sallyport_gateway::secret::source::Variables;
@@ -261,24 +262,18 @@ impl Stand {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
         loop {
             self.sink.flush().await.unwrap();
-            let query = AuditQuery {
-                limit: Some(1000),
-                ..AuditQuery::default()
-            };
-            let mut records: Vec<_> = self
-                .sink
-                .query(query)
-                .await
-                .unwrap()
-                .into_iter()
-                .filter(|record| record.kind != "session")
-                .collect();
+            let written = usize::try_from(self.sink.head()).unwrap();
+            let whole = self.sink.follow(0).take(written);
+            let records: Vec<_> = whole
+                .map(Result::unwrap)
+                .filter(|record| std::future::ready(record.kind != "session"))
+                .collect()
+                .await;
             if records.len() >= count || tokio::time::Instant::now() > deadline {
                 assert!(
                     records.len() >= count,
                     "{count} records were awaited: {records:#?}"
                 );
-                records.reverse();
                 return records;
             }
             tokio::task::yield_now().await;
