@@ -120,6 +120,9 @@ impl Recorder {
             credentials_used: Vec::new(),
             credentials_redacted: Vec::new(),
             ending: String::new(),
+            tls: None,
+            grants: Vec::new(),
+            who: None,
             chain: String::new(),
         };
         Ledger {

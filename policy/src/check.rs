@@ -1,6 +1,6 @@
 //! What is wrong or odd across a whole policy: errors that would change its meaning, warnings that somebody should look at.
 use crate::diagnostic::At;
-use crate::document::{CredentialPart, Document, Effect, RulePart};
+use crate::document::{CredentialPart, DefaultPart, Document, Effect, RulePart};
 use crate::host_pattern::HostPattern;
 use crate::rule::Rule;
 use crate::{Credential, Problem, Protocol};
@@ -37,6 +37,7 @@ fn protocol(part: &RulePart, problems: &mut Vec<Problem>) {
         Protocol::Http => return,
         Protocol::Tcp => "tcp",
         Protocol::Tls => "tls",
+        Protocol::Git | Protocol::Ssh | Protocol::Postgres => return,
     };
     if to.methods.is_some() || to.paths.is_some() {
         let message = format!("`protocol: {word}` passes unread, so `methods` and `path` cannot be seen");
@@ -93,7 +94,11 @@ fn private(part: &RulePart, problems: &mut Vec<Problem>) {
 /// What concerns whole files.
 pub(crate) fn documents(documents: &[Document], problems: &mut Vec<Problem>) {
     for (number, document) in documents.iter().enumerate() {
-        let Some(at) = &document.default_allow else {
+        let Some(At { at, .. }) = document
+            .default
+            .as_ref()
+            .filter(|default| default.value == DefaultPart::Allow)
+        else {
             continue;
         };
         problems.push(match number {

@@ -1,7 +1,7 @@
 //! Documents to a policy: sets, credentials and includes resolved, everything checked.
 use crate::check;
 use crate::diagnostic::At;
-use crate::document::{CredentialPart, Document, Effect, RulePart};
+use crate::document::{CredentialPart, DefaultPart, Document, Effect, RulePart};
 use crate::host_names::{Breadth, HostNames};
 use crate::host_pattern::HostPattern;
 use crate::include;
@@ -48,7 +48,8 @@ impl Policy {
             credentials,
             default_allow: first
                 .as_ref()
-                .is_some_and(|document| document.default_allow.is_some()),
+                .and_then(|document| document.default.as_ref())
+                .is_some_and(|default| default.value == DefaultPart::Allow),
             tests: first.map(|document| document.tests).unwrap_or_default(),
             warnings: problems,
         })
@@ -115,6 +116,7 @@ impl<'a> Compiler<'a> {
                 hosts: hosts.iter().map(ToString::to_string).collect(),
                 places: part.places.clone(),
                 env: part.env.as_ref().map(|env| env.value.clone()),
+                ttl: part.ttl,
             });
             parts.push(part);
         }
@@ -214,11 +216,22 @@ impl<'a> Compiler<'a> {
                 .filter_map(|name| self.credential(name, credentials))
                 .collect(),
             terms: match (&part.terms, effect) {
-                (Some(terms), _) => Some(terms.value),
+                (Some(terms), _) => Some(terms.value.clone()),
                 (None, Effect::Ask) => Some(crate::document::TermsPart::person()),
                 (None, _) => None,
             },
             hint: part.hint.clone(),
+            layer: crate::Layer::Run,
+            observe: part.observe.is_some(),
+            limits: part.limit.as_ref().map(|limit| limit.value.clone()),
+            during: part.during.as_ref().map(|during| during.value.clone()),
+            widen: part.widen.iter().map(|layer| layer.value).collect(),
+            encoded_slash: to.encoded_slash.as_ref().is_some_and(|slash| slash.value),
+            git: crate::rule::GitMatch::default(),
+            databases: Vec::new(),
+            users: Vec::new(),
+            headers: Vec::new(),
+            query: Vec::new(),
         }
     }
 

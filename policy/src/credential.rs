@@ -2,6 +2,7 @@
 use crate::Destination;
 use crate::host_pattern::HostPattern;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A binding of a secret to hosts and places.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Credential {
     pub places: Vec<Place>,
     /// Environment variable in which the agent finds the placeholder.
     pub env: Option<String>,
+    /// How long a fetched value may be used; absent means as its source says.
+    pub ttl: Option<jiff::SignedDuration>,
 }
 
 impl Credential {
@@ -37,6 +40,22 @@ pub enum Source {
     Env(String),
     /// A file below `secret-files` in the gateway's state directory, by its relative path.
     File(String),
+    /// A field of a secret in Vault or OpenBao.
+    Vault {
+        /// Mount and path, `kv/agents/model`.
+        path: String,
+        /// Field of the secret.
+        field: String,
+    },
+    /// An installation token of a GitHub App.
+    GithubApp {
+        /// The app's name in the gateway's configuration.
+        app: String,
+        /// Repositories that the token is cut down to; `${run.repositories}` stands for the run's own.
+        repositories: Vec<String>,
+        /// Permissions by name: `read` or `write`.
+        permissions: BTreeMap<String, String>,
+    },
 }
 
 /// Where in a request a credential may stand.
@@ -50,4 +69,10 @@ pub enum Place {
     Header(String),
     /// A query parameter, by name.
     Query(String),
+    /// A string in a JSON body, by pointer (RFC 6901).
+    Json(String),
+    /// A field of a form body, by name.
+    Form(String),
+    /// A whole segment of the path.
+    Path,
 }

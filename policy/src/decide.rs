@@ -134,6 +134,8 @@ impl Policy {
             credentials,
             grants: weighed.lifted.iter().map(|(_, grant)| grant.id.clone()).collect(),
             private: rules().flat_map(|rule| rule.private.iter().copied()).collect(),
+            observed: None,
+            limits: Vec::new(),
         }
     }
 }
@@ -153,6 +155,8 @@ fn default_permit(request: &Request) -> Permit {
         credentials: Vec::new(),
         grants: Vec::new(),
         private: Vec::new(),
+        observed: None,
+        limits: Vec::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The answer to a request, with its reasons; only `Policy::decide` makes a `Permit`.
 use crate::address::classify;
-use crate::{Destination, Protocol};
+use crate::{Destination, Limits, Protocol};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -15,6 +15,8 @@ pub struct Permit {
     pub(crate) grants: Vec<String>,
     /// Special ranges that the allowing rules name with `private: true`.
     pub(crate) private: Vec<IpNet>,
+    pub(crate) observed: Option<Refusal>,
+    pub(crate) limits: Vec<(String, Limits)>,
 }
 
 /// What decided.
@@ -66,6 +68,19 @@ impl Permit {
     /// Where it leads.
     pub fn destination(&self) -> &Destination {
         &self.destination
+    }
+    /// Id of the rule that allowed it; `default` where none did.
+    pub fn rule(&self) -> &str {
+        &self.reason.rule
+    }
+    /// The refusal that this would have been, were the rule or the policy that refuses not in `mode: observe`. No credential goes
+    /// out under such a permit unless a rule allows it besides.
+    pub fn observed(&self) -> Option<&Refusal> {
+        self.observed.as_ref()
+    }
+    /// Bounds to keep, each with the id of the rule that sets it: all of them hold.
+    pub fn limits(&self) -> &[(String, Limits)] {
+        &self.limits
     }
     /// What allowed it.
     pub fn reason(&self) -> &Reason {

@@ -8,7 +8,9 @@ mod to;
 mod who;
 
 use crate::diagnostic::{At, Position};
-use crate::{Place, PolicyText, Problem, Source, yaml};
+use crate::during::During;
+use crate::limits::Limits;
+use crate::{Layer, Place, PolicyText, Problem, Source, yaml};
 pub(crate) use reader::closest;
 use reader::{Fields, Reader};
 use std::sync::Arc;
@@ -17,7 +19,10 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Document {
     pub(crate) file: Arc<str>,
-    pub(crate) default_allow: Option<Position>,
+    pub(crate) default: Option<At<DefaultPart>>,
+    /// `mode: observe`, where it stands.
+    pub(crate) observe: Option<Position>,
+    pub(crate) widen: WidenPart,
     pub(crate) include: Vec<At<String>>,
     pub(crate) sets: Vec<SetPart>,
     pub(crate) credentials: Vec<CredentialPart>,
@@ -25,11 +30,29 @@ pub(crate) struct Document {
     pub(crate) tests: Vec<TestPart>,
 }
 
-/// A named list of hosts.
+/// What becomes of what no rule names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DefaultPart {
+    Deny,
+    Allow,
+    /// What the layer above says; below another layer only.
+    Inherit,
+}
+
+/// What layers below may do besides narrowing.
+#[derive(Debug, Default)]
+pub(crate) struct WidenPart {
+    /// Allow what no rule here names.
+    pub(crate) reach: Vec<At<Layer>>,
+    /// Bind credentials of their own.
+    pub(crate) credentials: Vec<At<Layer>>,
+}
+
+/// A named list of hosts and addresses, or of paths.
 #[derive(Debug)]
 pub(crate) struct SetPart {
     pub(crate) name: At<String>,
-    pub(crate) hosts: Vec<At<String>>,
+    pub(crate) entries: Vec<At<String>>,
 }
 
 /// A credential binding.
@@ -40,6 +63,8 @@ pub(crate) struct CredentialPart {
     pub(crate) hosts: Vec<At<String>>,
     pub(crate) places: Vec<Place>,
     pub(crate) env: Option<At<String>>,
+    /// How long a value fetched from its source may be used; absent means as the source says.
+    pub(crate) ttl: Option<jiff::SignedDuration>,
 }
 
 /// What a rule does with what it matches.
@@ -57,6 +82,8 @@ impl TermsPart {
             by_rule: false,
             uses: None,
             expires: terms::DEFAULT_EXPIRY,
+            scope: GrantScope::Host,
+            approvers: Vec::new(),
         }
     }
 }
@@ -81,6 +108,12 @@ pub(crate) struct RulePart {
     pub(crate) uses: Vec<At<String>>,
     pub(crate) terms: Option<At<TermsPart>>,
     pub(crate) hint: Option<String>,
+    /// `mode: observe`, where it stands.
+    pub(crate) observe: Option<Position>,
+    pub(crate) limit: Option<At<Limits>>,
+    pub(crate) during: Option<At<During>>,
+    /// Layers below that may allow what this rule refuses.
+    pub(crate) widen: Vec<At<Layer>>,
 }
 
 /// The `to` of a rule. `None` means any.
@@ -92,6 +125,30 @@ pub(crate) struct ToPart {
     pub(crate) methods: Option<Vec<At<String>>>,
     pub(crate) paths: Option<Vec<At<String>>>,
     pub(crate) private: Option<At<bool>>,
+    /// An encoded slash is a part of its segment, not a second way to read the path.
+    pub(crate) encoded_slash: Option<At<bool>>,
+    pub(crate) git: GitPart,
+    pub(crate) database: Option<Vec<At<String>>>,
+    /// Log-in name of ssh or PostgreSQL.
+    pub(crate) user: Option<Vec<At<String>>>,
+    pub(crate) headers: Vec<ConditionPart>,
+    pub(crate) query: Vec<ConditionPart>,
+}
+
+/// What a rule with `protocol: git` says of repositories and refs. `None` means any.
+#[derive(Debug, Default)]
+pub(crate) struct GitPart {
+    pub(crate) repository: Option<Vec<At<String>>>,
+    pub(crate) access: Option<At<crate::GitAccess>>,
+    pub(crate) refs: Option<Vec<At<String>>>,
+    pub(crate) force: Option<At<bool>>,
+}
+
+/// A header field or query parameter with the values that will do (`*` as wildcard).
+#[derive(Debug)]
+pub(crate) struct ConditionPart {
+    pub(crate) name: At<String>,
+    pub(crate) values: Vec<At<String>>,
 }
 
 /// One fact that must hold, with the values that will do (`*` as wildcard).
@@ -103,12 +160,26 @@ pub(crate) struct WhoPart {
 }
 
 /// Who lifts a refusal, and for how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TermsPart {
     /// By the policy itself; else by a person.
     pub(crate) by_rule: bool,
     pub(crate) uses: Option<u64>,
+    /// The longest time that a grant lasts.
     pub(crate) expires: jiff::SignedDuration,
+    /// How much one grant may cover.
+    pub(crate) scope: GrantScope,
+    /// Who may agree: `team:NAME` or `user:NAME`; empty means anybody who may approve at all.
+    pub(crate) approvers: Vec<String>,
+}
+
+/// How wide a grant may be that an agent asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GrantScope {
+    /// All that the rule names on the host and port asked for.
+    Host,
+    /// One method on one path.
+    Request,
 }
 
 /// One line of `tests`.
@@ -127,7 +198,9 @@ impl Document {
         let file: Arc<str> = text.name.as_str().into();
         let mut document = Self {
             file: file.clone(),
-            default_allow: None,
+            default: None,
+            observe: None,
+            widen: WidenPart::default(),
             include: Vec::new(),
             sets: Vec::new(),
             credentials: Vec::new(),
@@ -169,8 +242,8 @@ impl Document {
             .unwrap_or_default()
         {
             let what = format!("set `{}`", name.value);
-            let hosts = reader.texts(node, &what);
-            self.sets.push(SetPart { name, hosts });
+            let entries = reader.texts(node, &what);
+            self.sets.push(SetPart { name, entries });
         }
         let credentials = fields
             .take("credentials")
@@ -213,9 +286,11 @@ impl Document {
         }
         if let Some(node) = fields.take("default")
             && let Some(default) = reader.choice(node, "`default`", &["deny", "allow"])
-            && default.value == "allow"
         {
-            self.default_allow = Some(default.at);
+            self.default = Some(default.with(match default.value.as_str() {
+                "allow" => DefaultPart::Allow,
+                _ => DefaultPart::Deny,
+            }));
         }
         if let Some(node) = fields.take("mode")
             && let Some(mode) = reader.choice(node, "`mode`", &["enforce", "observe"])

@@ -58,7 +58,9 @@ impl Grant {
         }
         match &request.moment {
             Moment::Connect => true,
-            Moment::Opaque => self.methods.is_empty() && self.path.is_none(),
+            Moment::Opaque | Moment::Ssh(_) | Moment::Postgres(_) => {
+                self.methods.is_empty() && self.path.is_none()
+            }
             Moment::Http(http) => {
                 (self.methods.is_empty() || self.methods.contains(&http.method))
                     && self.path.as_deref().is_none_or(|pattern| {

@@ -53,7 +53,7 @@ impl Policy {
     }
 
     /// The rule whose refusal stands in the way and may be lifted, with its terms.
-    fn refusing(&self, asked: &Asked<'_>, who: &Who) -> Result<(&Rule, TermsPart), GrantRefused> {
+    fn refusing(&self, asked: &Asked<'_>, who: &Who) -> Result<(&Rule, &TermsPart), GrantRefused> {
         let mut spoken: Vec<(&Rule, Reach)> = Vec::new();
         for number in self.index.candidates(&asked.destination.host) {
             let Some(rule) = self.rules.get(number) else {
@@ -72,13 +72,17 @@ impl Policy {
         let part = of(Effect::Deny)
             .filter(|(rule, reach)| *reach == Reach::Part && rule.terms.is_some())
             .map(|(rule, _)| *rule);
-        let hardest = |rule: &&Rule| rule.terms.map_or(0, |terms| if terms.by_rule { 2 } else { 1 });
+        let hardest = |rule: &&Rule| {
+            rule.terms
+                .as_ref()
+                .map_or(0, |terms| if terms.by_rule { 2 } else { 1 })
+        };
         let found = whole
             .min_by_key(hardest)
             .or_else(|| part.max_by_key(hardest))
             .or_else(|| of(Effect::Ask).map(|(rule, _)| *rule).next());
         if let Some(rule) = found {
-            return match rule.terms {
+            return match &rule.terms {
                 Some(terms) => Ok((rule, terms)),
                 None => Err(GrantRefused::NotGrantable {
                     rule: rule.id.clone(),
@@ -170,7 +174,7 @@ fn reach(rule: &Rule, asked: &Asked<'_>, who: &Who) -> Reach {
 
 fn make(
     rule: &Rule,
-    terms: TermsPart,
+    terms: &TermsPart,
     asked: &Asked<'_>,
     now: jiff::Timestamp,
     by: &str,

@@ -35,7 +35,7 @@ impl<'a> HostNames<'a> {
             }
         }
         for set in documents.iter().flat_map(|document| &document.sets) {
-            for host in &set.hosts {
+            for host in &set.entries {
                 if names.sets.contains_key(&host.value) {
                     problems.push(
                         host.at
@@ -83,7 +83,7 @@ impl<'a> HostNames<'a> {
         for entry in entries {
             match self.sets.get(&entry.value) {
                 Some(set) => {
-                    self.expanded += set.hosts.len();
+                    self.expanded += set.entries.len();
                     if self.expanded > EXPANDED_LIMIT {
                         problems.push(
                             entry
@@ -92,7 +92,7 @@ impl<'a> HostNames<'a> {
                         );
                         return patterns;
                     }
-                    for host in &set.hosts {
+                    for host in &set.entries {
                         // What is wrong in a set was said at the set.
                         let Ok(pattern) = HostPattern::parse(&host.value) else {
                             continue;

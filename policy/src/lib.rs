@@ -11,6 +11,7 @@ mod decide;
 pub mod decision;
 pub mod diagnostic;
 mod document;
+mod during;
 pub mod expectation;
 pub mod explain;
 pub mod grant;
@@ -19,6 +20,8 @@ pub mod host;
 mod host_names;
 mod host_pattern;
 pub mod include;
+mod layer;
+mod limits;
 pub mod path;
 mod path_pattern;
 mod policy;
@@ -37,7 +40,12 @@ pub use explain::{Explanation, RuleNote, Verdict};
 pub use grant::{Grant, GrantRefused, Overlay, Wanted};
 pub use host::{Host, HostFault};
 pub use include::included_names;
+pub use layer::{Layer, LayerTexts};
+pub use limits::{Limits, Rate};
 pub use path::{CanonicalPath, PathFault};
 pub use policy::Policy;
-pub use request::{Destination, HttpRequest, Moment, Protocol, Request, Who};
+pub use request::{
+    Destination, GitAccess, GitRequest, HttpRequest, Moment, PostgresRequest, Protocol, RefUpdate, Request,
+    SshRequest, Who,
+};
 pub use request_text::RequestFault;

@@ -14,6 +14,12 @@ pub enum Protocol {
     Tls,
     /// An opaque stream.
     Tcp,
+    /// Git, over smart HTTP or ssh: repository, access, refs.
+    Git,
+    /// SSH, ended at the gateway.
+    Ssh,
+    /// PostgreSQL, logged in at the gateway.
+    Postgres,
 }
 
 /// Host and port as the client named them.
@@ -69,6 +75,73 @@ pub struct HttpRequest {
     pub query: Option<String>,
     /// Whether the agent speaks TLS on this connection; plain http never gets a credential by default.
     pub tls: bool,
+    /// Fields by lower-case name, values read as ISO-8859-1 (RFC 9110 section 5.5), in the order in which they came. Without
+    /// those that carry credentials: no condition looks at them.
+    pub headers: Vec<(String, String)>,
+    /// The refs that a push changes, once its body's beginning was read.
+    pub pushed: Option<Vec<RefUpdate>>,
+}
+
+impl HttpRequest {
+    /// A request without header fields.
+    pub fn new(method: impl Into<String>, path: CanonicalPath, query: Option<String>, tls: bool) -> Self {
+        Self {
+            method: method.into(),
+            path,
+            query,
+            tls,
+            headers: Vec::new(),
+            pushed: None,
+        }
+    }
+}
+
+/// One command of a push (gitprotocol-pack, "Reference Update Request").
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefUpdate {
+    /// Full name, `refs/heads/main`.
+    pub name: String,
+    /// Whether it deletes the ref, or may set it to what does not descend from it.
+    pub forced: bool,
+}
+
+/// What a git client wants of which repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GitRequest {
+    /// Path without slashes at its ends and without `.git`.
+    pub repository: String,
+    /// To fetch or to push.
+    pub access: GitAccess,
+    /// The refs that a push changes, where they are known.
+    pub pushed: Option<Vec<RefUpdate>>,
+}
+
+/// To fetch (`git-upload-pack`) or to push (`git-receive-pack`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GitAccess {
+    /// Fetch and clone.
+    Read,
+    /// Push.
+    Write,
+}
+
+/// An SSH connection whose user and command are known (RFC 4254 section 6.5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SshRequest {
+    /// User name that the client logs in with.
+    pub user: String,
+    /// Where the command is git's.
+    pub git: Option<GitRequest>,
+}
+
+/// A PostgreSQL log-in (protocol's start-up message).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostgresRequest {
+    /// Database asked for.
+    pub database: String,
+    /// Role asked for.
+    pub user: String,
 }
 
 /// How much is known when a decision is asked for.
@@ -80,6 +153,10 @@ pub enum Moment {
     Opaque,
     /// A whole HTTP request head.
     Http(HttpRequest),
+    /// SSH, logged in and with a command.
+    Ssh(SshRequest),
+    /// A PostgreSQL log-in.
+    Postgres(PostgresRequest),
 }
 
 /// A question to the policy.

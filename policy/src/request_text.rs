@@ -71,6 +71,8 @@ fn parse_http(method: &str, url: &str) -> Result<Request, String> {
             path: CanonicalPath::parse(path).map_err(|fault| fault.to_string())?,
             query,
             tls,
+            headers: Vec::new(),
+            pushed: None,
         }),
     })
 }

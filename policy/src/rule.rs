@@ -2,9 +2,11 @@
 use crate::address::{AddressClass, classify};
 use crate::diagnostic::Position;
 use crate::document::{Effect, TermsPart};
+use crate::during::During;
 use crate::host_pattern::HostPattern;
+use crate::limits::Limits;
 use crate::path_pattern::PathPattern;
-use crate::{Destination, Host, HttpRequest, Moment, Protocol, Request, Who};
+use crate::{Destination, GitAccess, Host, HttpRequest, Layer, Moment, Protocol, Request, Who};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
@@ -30,6 +32,41 @@ pub(crate) struct Rule {
     pub(crate) uses: Vec<usize>,
     pub(crate) terms: Option<TermsPart>,
     pub(crate) hint: Option<String>,
+    pub(crate) layer: Layer,
+    /// Its refusals are told, not enforced.
+    pub(crate) observe: bool,
+    pub(crate) limits: Option<Limits>,
+    pub(crate) during: Option<During>,
+    /// Layers below that may allow what it refuses.
+    pub(crate) widen: Vec<Layer>,
+    pub(crate) encoded_slash: bool,
+    pub(crate) git: GitMatch,
+    /// Globs; empty means any.
+    pub(crate) databases: Vec<String>,
+    /// Globs for the log-in name of ssh or PostgreSQL; empty means any.
+    pub(crate) users: Vec<String>,
+    /// All must hold.
+    pub(crate) headers: Vec<Condition>,
+    /// All must hold.
+    pub(crate) query: Vec<Condition>,
+}
+
+/// What a rule says of git. Empty means any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct GitMatch {
+    /// Globs in which `*` stands within a segment and `**` for any number of them.
+    pub(crate) repositories: Vec<PathPattern>,
+    pub(crate) access: Option<GitAccess>,
+    /// As `repositories`; `agent/**` means `refs/heads/agent/**`.
+    pub(crate) refs: Vec<PathPattern>,
+    pub(crate) force: Option<bool>,
+}
+
+/// A header field or query parameter, and the globs of which one must match its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Condition {
+    pub(crate) name: String,
+    pub(crate) values: Vec<String>,
 }
 
 /// How well a rule fits.
@@ -89,6 +126,8 @@ impl Rule {
                 _ => Fit::Unread,
             },
             (Moment::Http(http), _) => self.fit_http(http),
+            (Moment::Ssh(_) | Moment::Postgres(_), Effect::Allow) => Fit::Miss(Miss::Protocol),
+            (Moment::Ssh(_) | Moment::Postgres(_), _) => Fit::Unread,
         }
     }
 

@@ -3,7 +3,7 @@ use crate::address::classify;
 use crate::document::Effect;
 use crate::host::shown;
 use crate::rule::{Fit, Miss, Rule};
-use crate::{Destination, Grant, Host, Moment, Protocol, Request, Who};
+use crate::{Destination, GitAccess, Grant, Host, Moment, Protocol, Request, Who};
 
 /// Whether an address literal lies in a special range.
 pub(crate) fn is_special(host: &Host) -> bool {
@@ -16,6 +16,22 @@ pub(crate) fn subject(request: &Request) -> String {
     match &request.moment {
         Moment::Connect => format!("a connection to `{destination}`"),
         Moment::Opaque => format!("an opaque stream to `{destination}`"),
+        Moment::Ssh(ssh) => match &ssh.git {
+            Some(git) => format!(
+                "`{} {}` over ssh to `{destination}`",
+                match git.access {
+                    GitAccess::Read => "git fetch",
+                    GitAccess::Write => "git push",
+                },
+                shown(&git.repository)
+            ),
+            None => format!("ssh to `{}@{destination}`", shown(&ssh.user)),
+        },
+        Moment::Postgres(login) => format!(
+            "database `{}` at `{destination}` as `{}`",
+            shown(&login.database),
+            shown(&login.user)
+        ),
         Moment::Http(http) => {
             let (scheme, usual) = if http.tls { ("https", 443) } else { ("http", 80) };
             format!(

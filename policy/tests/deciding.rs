@@ -74,6 +74,8 @@ fn http(method: &str, place: &str, path: &str) -> Request {
             path: CanonicalPath::parse(path).unwrap(),
             query: None,
             tls: true,
+            headers: Vec::new(),
+            pushed: None,
         }),
     }
 }

@@ -87,6 +87,8 @@ fn request() -> impl Strategy<Value = Request> {
             path: CanonicalPath::parse(path).unwrap(),
             query: None,
             tls,
+            headers: Vec::new(),
+            pushed: None,
         })
     });
     let moment = prop_oneof![1 => Just(Moment::Connect), 1 => Just(Moment::Opaque), 3 => http];

@@ -138,6 +138,9 @@ mod tests {
             credentials_used: Vec::new(),
             credentials_redacted: Vec::new(),
             ending: "complete".into(),
+            tls: None,
+            grants: Vec::new(),
+            who: None,
             chain: String::new(),
         }
     }

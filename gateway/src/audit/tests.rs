@@ -27,6 +27,9 @@ fn record(session: &str, host: &str) -> AuditRecord {
         credentials_used: Vec::new(),
         credentials_redacted: Vec::new(),
         ending: "complete".to_owned(),
+        tls: None,
+        grants: Vec::new(),
+        who: None,
         chain: String::new(),
     }
 }

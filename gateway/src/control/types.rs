@@ -154,6 +154,8 @@ pub enum Verdict {
     UpstreamFailed,
     /// A grant was given.
     Granted,
+    /// Let through, though it would have been refused: the refusal is in `mode: observe`.
+    Observed,
 }
 
 /// One line of the network log.
@@ -203,6 +205,15 @@ pub struct AuditRecord {
     pub credentials_redacted: Vec<String>,
     /// `complete`, or what broke it off.
     pub ending: String,
+    /// Whether the machine spoke TLS; absent where it is not about HTTP, and in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<bool>,
+    /// Ids of the grants that it rested on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<String>,
+    /// All that was vouched for; in the records of kind `session`, which stand before what the session does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<Box<Who>>,
     /// Hash of the record before this one, and this one: SHA-256, hex.
     pub chain: String,
 }

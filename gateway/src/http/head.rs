@@ -57,6 +57,8 @@ pub fn read(parts: &Parts, destination: &Destination, tls: bool) -> Result<HttpR
         path,
         query: parts.uri.query().map(str::to_owned),
         tls,
+        headers: Vec::new(),
+        pushed: None,
     })
 }
 

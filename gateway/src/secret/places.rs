@@ -78,5 +78,8 @@ pub(super) fn spoken(place: &Place) -> String {
         Place::Basic => "basic authentication".to_owned(),
         Place::Header(name) => format!("header `{name}`"),
         Place::Query(name) => format!("query parameter `{name}`"),
+        Place::Json(pointer) => format!("`{pointer}` of a JSON body"),
+        Place::Form(name) => format!("form field `{name}`"),
+        Place::Path => "a segment of the path".to_owned(),
     }
 }

@@ -92,6 +92,12 @@ impl Sources {
             Named::Store(name) => Source::read(&*self.store, name),
             Named::Env(name) => self.variables.read(name),
             Named::File(name) => self.files.read(name),
+            Named::Vault { path, .. } => Err(SourceError::NotAllowed(format!(
+                "this gateway has no Vault that `{path}` could be read from"
+            ))),
+            Named::GithubApp { app, .. } => Err(SourceError::NotAllowed(format!(
+                "this gateway has no GitHub App `{app}`"
+            ))),
         }
     }
 

@@ -115,6 +115,9 @@ pub(super) fn access_record(
         credentials_used: Vec::new(),
         credentials_redacted: Vec::new(),
         ending: "complete".to_owned(),
+        tls: None,
+        grants: Vec::new(),
+        who: None,
         chain: String::new(),
     }
 }

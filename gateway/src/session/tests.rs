@@ -76,6 +76,8 @@ fn get(host: &str) -> Request {
             path: CanonicalPath::parse("/").unwrap(),
             query: None,
             tls: true,
+            headers: Vec::new(),
+            pushed: None,
         }),
     }
 }

@@ -73,6 +73,7 @@ pub(super) fn read(name: At<String>, node: Spanned<Node>, reader: &mut Reader<'_
         hosts,
         places,
         env,
+        ttl: None,
     })
 }
 

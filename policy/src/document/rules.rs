@@ -63,6 +63,10 @@ pub(super) fn read(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<RuleP
         uses,
         terms: lifted.or(agreed),
         hint: hint.map(|hint| hint.value),
+        observe: None,
+        limit: None,
+        during: None,
+        widen: Vec::new(),
     })
 }
 

@@ -71,6 +71,8 @@ pub(super) fn read_terms(
             by_rule,
             uses,
             expires: expires.unwrap_or(DEFAULT_EXPIRY),
+            scope: super::GrantScope::Host,
+            approvers: Vec::new(),
         },
     })
 }

@@ -50,6 +50,12 @@ pub(super) fn read_to(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<To
         private: fields
             .take("private")
             .and_then(|node| reader.boolean(node, "`private`")),
+        encoded_slash: None,
+        git: super::GitPart::default(),
+        database: None,
+        user: None,
+        headers: Vec::new(),
+        query: Vec::new(),
     })
 }
 

@@ -39,7 +39,7 @@ enum Command {
 
 fn verdict(text: &str) -> Result<Verdict, String> {
     serde_json::from_value(serde_json::Value::from(text)).map_err(|_| {
-        "one of allowed, denied, asked, malformed, upstream-failed, granted is wanted".to_owned()
+        "one of allowed, denied, asked, malformed, upstream-failed, granted, observed is wanted".to_owned()
     })
 }
 
@@ -80,6 +80,7 @@ fn row(screen: &Screen, record: &AuditRecord) -> String {
         Verdict::Malformed => ("malformed", Style::Red),
         Verdict::UpstreamFailed => ("upstream-failed", Style::Yellow),
         Verdict::Granted => ("granted", Style::Cyan),
+        Verdict::Observed => ("observed", Style::Yellow),
     };
     let at = record.at.strftime("%H:%M:%S%.3f");
     let what = plain::line(&what(record));

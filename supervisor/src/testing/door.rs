@@ -89,6 +89,9 @@ impl FakeDoor {
             credentials_used: Vec::new(),
             credentials_redacted: Vec::new(),
             ending: "complete".into(),
+            tls: None,
+            grants: Vec::new(),
+            who: None,
             chain: String::new(),
         });
         drop(inner);

@@ -9,6 +9,8 @@ fn decided(path: &str, query: Option<&str>) -> HttpRequest {
         path: CanonicalPath::parse(path).unwrap(),
         query: query.map(str::to_owned),
         tls: true,
+        headers: Vec::new(),
+        pushed: None,
     }
 }
 

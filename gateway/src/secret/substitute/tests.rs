@@ -105,6 +105,8 @@ impl Stand {
                 path: CanonicalPath::parse("/").unwrap(),
                 query: None,
                 tls,
+                headers: Vec::new(),
+                pushed: None,
             }),
         };
         let now = jiff::Timestamp::UNIX_EPOCH;
