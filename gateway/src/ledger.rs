@@ -153,13 +153,21 @@ impl Ledger {
         self.record.path = Some(escape(path));
     }
 
+    /// Notes whether the machine speaks TLS.
+    pub fn tls(&mut self, tls: bool) {
+        self.record.tls = Some(tls);
+    }
+
     /// Takes over the id and the answer of a decision.
     pub fn decided(&mut self, decided: &Decided) {
         self.record.id.clone_from(&decided.id);
         self.record.at = decided.at;
         self.record.policy_hash.clone_from(&decided.policy_hash);
         match &decided.decision {
-            Decision::Allow(permit) => self.reason(Verdict::Allowed, permit.reason().clone()),
+            Decision::Allow(permit) => {
+                self.record.grants = permit.grants().to_vec();
+                self.reason(Verdict::Allowed, permit.reason().clone())
+            }
             Decision::Inspect => {
                 self.record.verdict = Verdict::Denied;
                 "not decided before the whole request is known".clone_into(&mut self.record.reason);

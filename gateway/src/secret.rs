@@ -220,6 +220,11 @@ impl SessionSecrets {
         {
             scrub(text);
         }
+        record
+            .who
+            .iter_mut()
+            .flat_map(|who| who.values_mut())
+            .for_each(scrub);
         if let Some(refusal) = &mut record.refusal {
             scrub(&mut refusal.reason.text);
             if let Some(hint) = &mut refusal.hint {

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 mod bind;
 mod check;
 pub mod keep;
+mod opened;
 pub mod registry;
 
 use keep::{Keeper, Kept, StateError};
@@ -27,6 +28,8 @@ pub struct Session {
     overlay: ArcSwap<Overlay>,
     kept: Mutex<Kept>,
     keeper: Arc<Keeper>,
+    /// What the log knows of it.
+    recorded: Mutex<Option<opened::Facts>>,
     closed: CancellationToken,
 }
 

@@ -208,6 +208,21 @@ impl Who {
         }
     }
 
+    /// The values of all facts and labels.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        [
+            &mut self.run,
+            &mut self.user,
+            &mut self.team,
+            &mut self.repository,
+            &mut self.environment,
+            &mut self.machine,
+            &mut self.parent_run,
+        ]
+        .into_iter()
+        .chain(self.labels.values_mut())
+    }
+
     /// Sets a fact by its name in a policy; `false` if there is no such fact.
     pub fn set(&mut self, name: &str, value: String) -> bool {
         let field = match name {

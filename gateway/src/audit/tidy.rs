@@ -1,5 +1,6 @@
 //! Texts in records: bounded, on one line, and harmless to look at.
 use crate::control::types::AuditRecord;
+use sallyport_policy::Who;
 
 const SHORT: usize = 512;
 const LONG: usize = 2048;
@@ -26,9 +27,16 @@ pub(super) fn tidy(record: &mut AuditRecord) {
     if let Some(path) = &mut record.path {
         tidy_text(path, LONG);
     }
-    for names in [&mut record.credentials_used, &mut record.credentials_redacted] {
+    for names in [
+        &mut record.credentials_used,
+        &mut record.credentials_redacted,
+        &mut record.grants,
+    ] {
         names.truncate(NAMES);
         names.iter_mut().for_each(|name| tidy_text(name, SHORT));
+    }
+    if let Some(who) = &mut record.who {
+        tidy_facts(who);
     }
     if let Some(refusal) = &mut record.refusal {
         tidy_text(&mut refusal.reason.rule, SHORT);
@@ -37,6 +45,17 @@ pub(super) fn tidy(record: &mut AuditRecord) {
             tidy_text(hint, LONG);
         }
     }
+}
+
+fn tidy_facts(who: &mut Who) {
+    let labels = std::mem::take(&mut who.labels).into_iter().take(NAMES);
+    who.labels = labels
+        .map(|(mut name, value)| {
+            tidy_text(&mut name, SHORT);
+            (name, value)
+        })
+        .collect();
+    who.values_mut().for_each(|value| tidy_text(value, SHORT));
 }
 
 fn tidy_text(text: &mut String, most: usize) {

@@ -121,11 +121,10 @@ pub(super) async fn put_session(
     body: Result<Bytes, BytesRejection>,
 ) -> Answer<Json<SessionView>> {
     let spec: SessionSpec = read(body)?;
-    let view = off_thread(move || {
-        control.sessions.put(&id, spec)?;
-        Ok(control.sessions.view(&id, &control.ca_pem)?)
-    });
-    Ok(Json(view.await?))
+    let (sessions, own) = (control.sessions.clone(), id.clone());
+    off_thread(move || Ok(sessions.put(&own, spec)?)).await?;
+    control.sessions.record_facts(&id).await?;
+    Ok(Json(control.sessions.view(&id, &control.ca_pem)?))
 }
 
 pub(super) async fn delete_session(

@@ -43,6 +43,7 @@ pub async fn exchange(shared: &Shared, channel: &Channel, request: Request<Incom
     let mut ledger = shared
         .recorder
         .open(Some(&channel.session), Some(&channel.destination), "http");
+    ledger.tls(channel.tls);
     ledger.asked(method.as_str(), request.uri().path());
     match attempt(shared, channel, request, &mut ledger).await {
         Ok((response, secrets)) => {

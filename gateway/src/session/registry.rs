@@ -162,6 +162,13 @@ impl Sessions {
         self.install(id, there, kept, policy)
     }
 
+    /// Records whose session it is and under which policy, unless the log knows it already. Call it after each change,
+    /// before the change is answered: what the session does is read with these facts later.
+    pub async fn record_facts(&self, id: &str) -> Result<(), SessionError> {
+        let session = self.by_id(id).ok_or_else(|| SessionError::Unknown(shown(id)))?;
+        Ok(session.record_facts(&self.sink).await?)
+    }
+
     /// Ends a session: forgotten on disk, then everything that hangs on it is closed.
     pub fn delete(&self, id: &str) -> Result<(), SessionError> {
         let _changing = self.changing();
@@ -314,6 +321,7 @@ impl Sessions {
             }),
             kept: Mutex::new(kept),
             keeper: self.keeper.clone(),
+            recorded: Mutex::new(None),
             closed: CancellationToken::new(),
         };
         self.all

@@ -386,3 +386,29 @@ async fn nothing_printable_of_a_session_holds_a_value() {
         );
     }
 }
+
+#[tokio::test]
+async fn the_log_is_told_whose_a_session_is_once_for_each_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sessions, sink) = open(folder.path());
+    sessions.put("run-1", spec(POLICY)).unwrap();
+    sessions.record_facts("run-1").await.unwrap();
+    sessions.put("run-1", spec(POLICY)).unwrap();
+    sessions.record_facts("run-1").await.unwrap();
+    let mut moved = spec(POLICY);
+    moved.who.team = "web".into();
+    sessions.put("run-1", moved.clone()).unwrap();
+    sessions.record_facts("run-1").await.unwrap();
+    let records = sink.query(AuditQuery::default()).await.unwrap();
+    let told: Vec<_> = records.iter().map(|record| record.who.as_deref()).collect();
+    assert_eq!(told, [Some(&moved.who), Some(&spec(POLICY).who)]);
+    assert!(records.iter().all(|record| {
+        record.kind == "session"
+            && record.session == "run-1"
+            && record.policy_hash == sessions.by_id("run-1").unwrap().policy_hash()
+    }));
+    assert!(matches!(
+        sessions.record_facts("run-2").await,
+        Err(SessionError::Unknown(_))
+    ));
+}

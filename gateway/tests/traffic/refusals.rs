@@ -3,9 +3,9 @@ use crate::origin::{NAMES, Origin, Roots};
 use crate::stand::{Stand, ask, read_all, read_head};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use sallyport_gateway::control::types::{AuditRecord, Verdict};
+use sallyport_gateway::control::types::{AccessAnswer, AccessRequest, AuditRecord, Verdict};
 use sallyport_gateway::limits::Limits;
-use sallyport_policy::Remedy;
+use sallyport_policy::{Remedy, Wanted};
 use serde_json::Value;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -128,6 +128,41 @@ async fn a_large_upload_to_a_refused_name_still_gets_its_answer() {
     assert!(
         answer.starts_with("HTTP/1.1 403 "),
         "refused before any 100: {answer}"
+    );
+}
+
+#[tokio::test]
+async fn a_record_tells_whether_tls_was_spoken_and_on_which_grants_it_rests() {
+    let (stand, _origin) = stand().await;
+    stand.get("docs.test", "/page").await;
+    let wanted = Wanted {
+        host: "docs.test".into(),
+        port: stand.port,
+        method: None,
+        path: None,
+    };
+    let wish = AccessRequest {
+        wanted,
+        why: String::new(),
+    };
+    let answer = stand.sessions.access("run-1", &wish).await.unwrap();
+    let AccessAnswer::Granted { grant } = answer else {
+        panic!("{answer:?}")
+    };
+    stand.get("docs.test", "/page").await;
+    let records = stand.records(3).await;
+    let told: Vec<_> = records
+        .iter()
+        .map(|record| (record.kind.as_str(), record.tls, record.grants.as_slice()))
+        .collect();
+    let granted = [grant.id];
+    assert_eq!(
+        told,
+        [
+            ("http", Some(true), &[][..]),
+            ("access", None, &[]),
+            ("http", Some(true), &granted)
+        ]
     );
 }
 

@@ -111,6 +111,7 @@ fn what(record: &AuditRecord) -> String {
     };
     let mut text = match &record.method {
         Some(method) => format!("{method} {place}{}", record.path.as_deref().unwrap_or_default()),
+        None if record.host.is_empty() => record.kind.clone(),
         None => format!("{} {place}", record.kind),
     };
     if let Some(status) = record.status {

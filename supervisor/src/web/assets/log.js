@@ -21,7 +21,7 @@ function bytes(count) {
 }
 
 function place(record) {
-  return `${record.host}${record.port === 443 ? "" : `:${record.port}`}`;
+  return record.host && `${record.host}${record.port === 443 ? "" : `:${record.port}`}`;
 }
 
 function what(record) {
