@@ -12,11 +12,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub mod chain;
 mod query;
+pub mod records;
 mod store;
 mod tidy;
 
 use store::{Job, Writer};
 
+/// Ending of an exchange whose answer goes on: its end is a second record.
+pub(crate) const OPEN: &str = "open";
 /// Records that may wait for the writer; more make the callers wait.
 const QUEUE: usize = 1024;
 /// Records read at once for a subscriber.

@@ -1,4 +1,5 @@
 //! Configuration: the only reader of arguments, environment, and the files that they name. Raw first, then resolved.
+use crate::audit::records::Range;
 use crate::secret::source::Variables;
 use crate::start::Serve;
 use clap::Parser;
@@ -81,6 +82,21 @@ pub enum SecretCommand {
 enum LogCommand {
     /// Prove that no record was changed, or removed from the middle
     Verify,
+    /// Write the stored records out as they are, one JSON document a line
+    Records(RawRecords),
+}
+
+#[derive(Debug, clap::Args)]
+struct RawRecords {
+    /// Only records of this time or later, such as 2026-01-31T00:00:00Z
+    #[arg(long, value_name = "TIME")]
+    since: jiff::Timestamp,
+    /// Only records of before this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<jiff::Timestamp>,
+    /// Only this run
+    #[arg(long, value_name = "ID")]
+    run: Option<String>,
 }
 
 /// Why there is no configuration. The operator's to mend.
@@ -119,6 +135,8 @@ pub enum Command {
     Secret(SecretCommand),
     /// Check the audit log.
     VerifyLog,
+    /// Write records of the audit log out.
+    Records(Range),
 }
 
 impl Arguments {
@@ -150,6 +168,9 @@ impl Arguments {
             RawCommand::Log {
                 command: LogCommand::Verify,
             } => Command::VerifyLog,
+            RawCommand::Log {
+                command: LogCommand::Records(RawRecords { since, until, run }),
+            } => Command::Records(Range { since, until, run }),
         };
         Ok(Config {
             state,

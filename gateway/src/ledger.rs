@@ -3,7 +3,7 @@
 //! An answer to POST, PUT, PATCH or DELETE is let through only after its record is durable; a read that lasts is
 //! recorded after one second. Such a first record has the ending `open`; the exchange's end is then a second record with
 //! the same id. Whatever ends before its record is due has exactly one.
-use crate::audit::{AuditError, Sink};
+use crate::audit::{AuditError, OPEN, Sink};
 use crate::control::types::{AuditRecord, Verdict};
 use crate::secret::SessionSecrets;
 use crate::session::{Decided, Session};
@@ -14,8 +14,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use tokio_util::task::TaskTracker;
 
-/// Ending of an exchange whose answer goes on.
-const OPEN: &str = "open";
 /// Longest path in a record, in bytes.
 const PATH_BYTES: usize = 2048;
 

@@ -2,11 +2,12 @@
 use anyhow::Context;
 use clap::Parser;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use sallyport_gateway::audit::records;
 use sallyport_gateway::config::{Arguments, Command, Config, SecretCommand};
 use sallyport_gateway::secret::source::without_line_end;
 use sallyport_gateway::secret::{LONGEST_VALUE, SecretStore, Value};
 use sallyport_gateway::start::{self, Serve, StartError};
-use std::io::{IsTerminal, Read, Write};
+use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use zeroize::Zeroizing;
@@ -44,6 +45,7 @@ fn run(config: Config) -> anyhow::Result<()> {
             start::prepare(&config.state)?;
             secret(&config.state, command)
         }
+        Command::Records(range) => tell_records(&config.state, &range),
         Command::VerifyLog => {
             let verified = sallyport_gateway::audit::verify(&config.state)?;
             say(&format!(
@@ -51,6 +53,15 @@ fn run(config: Config) -> anyhow::Result<()> {
                 verified.records, verified.head
             ))
         }
+    }
+}
+
+fn tell_records(state: &Path, range: &records::Range) -> anyhow::Result<()> {
+    let mut out = std::io::BufWriter::with_capacity(256 * 1024, std::io::stdout().lock());
+    match records::write(state, range, &mut out) {
+        // Whoever reads wanted no more.
+        Err(records::RecordsError::Out(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        told => Ok(told?),
     }
 }
 

@@ -269,3 +269,89 @@ async fn the_end_of_an_exchange_stands_for_its_beginning_in_a_search_and_not_in_
     );
     assert_eq!(sink.head(), 2);
 }
+
+/// What `records::write` says, as ids or, where a line is no record, as it is.
+fn told(folder: &Path, since: &str, until: Option<&str>, run: Option<&str>) -> Vec<String> {
+    let mut out = Vec::new();
+    let range = records::Range {
+        since: since.parse().unwrap(),
+        until: until.map(|until| until.parse().unwrap()),
+        run: run.map(str::to_owned),
+    };
+    records::write(folder, &range, &mut out).unwrap();
+    let name = |line: &str| {
+        serde_json::from_str::<AuditRecord>(line).map_or_else(|_| line.to_owned(), |record| record.id)
+    };
+    String::from_utf8(out).unwrap().lines().map(name).collect()
+}
+
+/// Hour `at` of one day.
+fn dated(id: &str, session: &str, at: u32) -> AuditRecord {
+    AuditRecord {
+        id: id.to_owned(),
+        at: format!("2026-05-01T{at:02}:00:00Z").parse().unwrap(),
+        ..record(session, "a.test")
+    }
+}
+
+#[tokio::test]
+async fn stored_records_of_a_time_are_told_once_each_after_whose_session_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = Sink::open(folder.path()).unwrap();
+    let whose = |id: &str, session: &str, at| AuditRecord {
+        kind: "session".to_owned(),
+        host: String::new(),
+        ..dated(id, session, at)
+    };
+    let mut open = dated("long", "one", 5);
+    open.ending = OPEN.to_owned();
+    let mut end = dated("long", "one", 5);
+    end.duration_ms = 9 * 3_600_000;
+    for record in [
+        whose("one is ada", "one", 1),
+        whose("one is bob", "one", 2),
+        whose("two is eve", "two", 2),
+        dated("early", "two", 3),
+        open,
+        dated("six", "one", 6),
+        whose("one is max", "one", 7),
+        dated("eight", "one", 8),
+        dated("nine", "two", 9),
+        end,
+        dated("fifteen", "three", 15),
+    ] {
+        sink.write(record).await.unwrap();
+    }
+    let told = |since: &str, until, run| told(folder.path(), since, until, run).join(", ");
+    assert_eq!(
+        told("2026-05-01T05:00:00Z", Some("2026-05-01T15:00:00Z"), None),
+        "one is bob, six, one is max, eight, two is eve, nine, long"
+    );
+    assert_eq!(
+        told("2026-05-01T08:30:00Z", None, None),
+        "two is eve, nine, fifteen"
+    );
+    assert_eq!(told("2026-05-01T08:30:00Z", None, Some("three")), "fifteen");
+    assert_eq!(
+        told("2026-05-01T04:00:00Z", Some("2026-05-01T06:00:00Z"), Some("one")),
+        "one is bob, long"
+    );
+    assert_eq!(told("2027-05-01T00:00:00Z", None, None), "");
+}
+
+#[tokio::test]
+async fn a_stored_line_that_is_no_record_is_told_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = Sink::open(folder.path()).unwrap();
+    for number in 0..3 {
+        sink.write(dated(&number.to_string(), "one", 3)).await.unwrap();
+    }
+    drop(sink);
+    let file = rusqlite::Connection::open(folder.path().join("audit.sqlite")).unwrap();
+    file.execute("UPDATE records SET body = 'no\nrecord' WHERE sequence = 2", [])
+        .unwrap();
+    assert_eq!(
+        told(folder.path(), "2026-05-01T00:00:00Z", None, None),
+        ["0", "no record", "2"]
+    );
+}
