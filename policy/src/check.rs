@@ -25,6 +25,17 @@ pub(crate) fn rule_part(part: &RulePart, problems: &mut Vec<Problem>) {
     {
         problems.push(name.at.error("`use` has no meaning in a rule that only denies"));
     }
+    if let Some(limit) = part
+        .limit
+        .as_ref()
+        .filter(|_| effect == Effect::Deny && part.terms.is_none())
+    {
+        problems.push(
+            limit
+                .at
+                .error("`limit` has no meaning in a rule that only denies"),
+        );
+    }
     private(part, problems);
 }
 
@@ -94,21 +105,24 @@ fn private(part: &RulePart, problems: &mut Vec<Problem>) {
 /// What concerns whole files.
 pub(crate) fn documents(documents: &[Document], problems: &mut Vec<Problem>) {
     for (number, document) in documents.iter().enumerate() {
-        let Some(At { at, .. }) = document
-            .default
-            .as_ref()
-            .filter(|default| default.value == DefaultPart::Allow)
-        else {
-            continue;
-        };
-        problems.push(match number {
-            0 => at
-                .warning("`default: allow` lets pass what no rule names")
-                .hint("the safe default is `deny`"),
-            _ => at
-                .error("an included file cannot set `default: allow`")
-                .hint("remove it"),
-        });
+        if let Some(default) = &document.default
+            && default.value == DefaultPart::Allow
+        {
+            problems.push(match number {
+                0 => default
+                    .at
+                    .warning("`default: allow` lets pass what no rule names")
+                    .hint("the safe default is `deny`"),
+                _ => default
+                    .at
+                    .error("an included file cannot set `default: allow`")
+                    .hint("remove it"),
+            });
+        }
+        if let Some(at) = document.observe.as_ref().filter(|_| number > 0) {
+            let problem = at.error("an included file cannot set `mode: observe`");
+            problems.push(problem.hint("remove it; single rules may have it"));
+        }
     }
 }
 
@@ -192,7 +206,8 @@ fn shadows(deny: &Rule, rule: &Rule) -> bool {
     let paths = deny.paths.is_empty()
         || (!rule.paths.is_empty() && rule.paths.iter().all(|path| deny.paths.contains(path)));
     let protocol = deny.protocol.is_none() || deny.protocol == rule.protocol;
-    hosts && ports && methods && paths && protocol && deny.who.is_empty() && deny.terms.is_none()
+    let always = deny.who.is_empty() && deny.terms.is_none() && deny.during.is_none() && !deny.observe;
+    hosts && ports && methods && paths && protocol && always
 }
 
 /// Whether some host and port is named by both.

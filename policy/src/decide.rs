@@ -184,7 +184,7 @@ fn remedy(rule: &Rule, fit: Fit, request: &Request) -> Remedy {
 
 impl<'p> Weighed<'p> {
     pub(crate) fn add(&mut self, rule: &'p Rule, question: Question<'p>) {
-        let fit = rule.fit(question.request, question.who);
+        let fit = rule.fit(question.request, question.who, question.now);
         match (rule.effect, fit) {
             (Effect::Allow, Fit::Full) => self.allows.push(rule),
             (Effect::Allow, Fit::Later) => {

@@ -1,11 +1,16 @@
 //! A policy file as read: every value with its position, nothing resolved yet.
 mod credentials;
+mod during;
 mod expectations;
+mod limit;
+mod mode;
+mod quantities;
 mod reader;
 mod rules;
 mod terms;
 mod to;
 mod who;
+mod widen;
 
 use crate::diagnostic::{At, Position};
 use crate::during::During;
@@ -190,6 +195,8 @@ pub(crate) struct TestPart {
     pub(crate) expect: At<String>,
     pub(crate) rule: Option<At<String>>,
     pub(crate) who: crate::Who,
+    /// The instant at which it is asked, for `during`.
+    pub(crate) at: jiff::Timestamp,
 }
 
 impl Document {
@@ -220,6 +227,7 @@ impl Document {
             "name",
             "default",
             "mode",
+            "widen",
             "include",
             "sets",
             "credentials",
@@ -267,7 +275,7 @@ impl Document {
         }
     }
 
-    /// `version`, `name`, `default`, `mode`.
+    /// `version`, `name`, `default`, `mode`, `widen`.
     fn head(&mut self, fields: &mut Fields, reader: &mut Reader<'_>) {
         match fields
             .take("version")
@@ -285,18 +293,17 @@ impl Document {
             let _name = reader.text(node, "`name`");
         }
         if let Some(node) = fields.take("default")
-            && let Some(default) = reader.choice(node, "`default`", &["deny", "allow"])
+            && let Some(default) = reader.choice(node, "`default`", &["deny", "allow", "inherit"])
         {
             self.default = Some(default.with(match default.value.as_str() {
                 "allow" => DefaultPart::Allow,
+                "inherit" => DefaultPart::Inherit,
                 _ => DefaultPart::Deny,
             }));
         }
-        if let Some(node) = fields.take("mode")
-            && let Some(mode) = reader.choice(node, "`mode`", &["enforce", "observe"])
-            && mode.value == "observe"
-        {
-            reader.unsupported(&mode.at, "mode: observe");
+        self.observe = mode::read_mode(fields, reader);
+        if let Some(node) = fields.take("widen") {
+            self.widen = widen::read_widen(node, reader);
         }
     }
 }

@@ -42,12 +42,7 @@ impl Policy {
             Err(_) if expected == "malformed" => return Ok(()),
             Err(fault) => return Err(test.request.at.error(format!("`{text}` is malformed: {fault}"))),
         };
-        let decision = self.decide(
-            &request,
-            &test.who,
-            &Overlay::default(),
-            jiff::Timestamp::UNIX_EPOCH,
-        );
+        let decision = self.decide(&request, &test.who, &Overlay::default(), test.at);
         let verdict = Verdict::from(decision);
         let rule = verdict.reason.as_ref().map(|reason| reason.rule.as_str());
         let wanted_rule = test.rule.as_ref().map(|rule| rule.value.as_str());

@@ -85,7 +85,7 @@ impl Policy {
         });
         let decided = verdict.reason.as_ref().map(|reason| reason.rule.clone());
         let rules = self.rules.iter().map(|rule| {
-            let fit = rule.fit(request, who);
+            let fit = rule.fit(request, who, now);
             let mut why = wording::fit(rule, fit, request, who);
             if rule.effect != Effect::Allow
                 && fit == Fit::Full

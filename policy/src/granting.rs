@@ -1,5 +1,5 @@
 //! What may be granted to an agent that asks: by the policy itself, or by a person.
-use crate::document::{Effect, TermsPart};
+use crate::document::{Effect, GrantScope, TermsPart};
 use crate::rule::Rule;
 use crate::{CanonicalPath, Destination, Grant, GrantRefused, Host, Policy, Wanted, Who};
 
@@ -23,7 +23,7 @@ impl Policy {
     /// The id is empty: who stores the grant gives it one.
     pub fn grant(&self, wanted: &Wanted, who: &Who, now: jiff::Timestamp) -> Result<Grant, GrantRefused> {
         let asked = read(wanted)?;
-        let (rule, terms) = self.refusing(&asked, who)?;
+        let (rule, terms) = self.refusing(&asked, who, now)?;
         if !terms.by_rule {
             return Err(GrantRefused::NeedsPerson {
                 rule: rule.id.clone(),
@@ -42,7 +42,7 @@ impl Policy {
         by: &str,
     ) -> Result<Grant, GrantRefused> {
         let asked = read(wanted)?;
-        let (rule, terms) = self.refusing(&asked, who)?;
+        let (rule, terms) = self.refusing(&asked, who, now)?;
         make(
             rule,
             terms,
@@ -53,7 +53,12 @@ impl Policy {
     }
 
     /// The rule whose refusal stands in the way and may be lifted, with its terms.
-    fn refusing(&self, asked: &Asked<'_>, who: &Who) -> Result<(&Rule, &TermsPart), GrantRefused> {
+    fn refusing(
+        &self,
+        asked: &Asked<'_>,
+        who: &Who,
+        now: jiff::Timestamp,
+    ) -> Result<(&Rule, &TermsPart), GrantRefused> {
         let mut spoken: Vec<(&Rule, Reach)> = Vec::new();
         for number in self.index.candidates(&asked.destination.host) {
             let Some(rule) = self.rules.get(number) else {
@@ -61,6 +66,7 @@ impl Policy {
             };
             match reach(rule, asked, who) {
                 Reach::None => {}
+                _ if !rule.is_in_force(now) => {}
                 reach => spoken.push((rule, reach)),
             }
         }
@@ -184,6 +190,14 @@ fn make(
     {
         return Err(GrantRefused::NotGrantable {
             rule: rule.id.clone(),
+        });
+    }
+    if terms.scope == GrantScope::Request && (asked.method.is_none() || asked.path.is_none()) {
+        return Err(GrantRefused::Malformed {
+            why: format!(
+                "rule `{}` is lifted for single requests only; name a method and a path",
+                rule.id
+            ),
         });
     }
     let expires_at = now

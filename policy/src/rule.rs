@@ -94,6 +94,8 @@ pub(crate) enum Miss {
     Method,
     Path,
     AmbiguousPath,
+    /// Outside the hours of `during`.
+    Time,
     Address(AddressClass),
 }
 
@@ -103,8 +105,22 @@ impl Rule {
         !self.methods.is_empty() || !self.paths.is_empty()
     }
 
-    /// How it fits what is known of this request.
-    pub(crate) fn fit(&self, request: &Request, who: &Who) -> Fit {
+    /// How it fits what is known of this request, at this instant.
+    pub(crate) fn fit(&self, request: &Request, who: &Who, now: jiff::Timestamp) -> Fit {
+        match self.fit_always(request, who) {
+            Fit::Miss(miss) => Fit::Miss(miss),
+            _ if !self.is_in_force(now) => Fit::Miss(Miss::Time),
+            fit => fit,
+        }
+    }
+
+    /// Whether its `during` holds.
+    pub(crate) fn is_in_force(&self, now: jiff::Timestamp) -> bool {
+        self.during.as_ref().is_none_or(|during| during.holds(now))
+    }
+
+    /// How it fits whenever its `during` holds.
+    fn fit_always(&self, request: &Request, who: &Who) -> Fit {
         if let Some(miss) = self.misses_place(&request.destination, who) {
             return Fit::Miss(miss);
         }

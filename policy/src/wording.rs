@@ -106,6 +106,7 @@ pub(crate) fn unnamed(request: &Request, near: Option<(&Rule, Miss)>) -> String 
         Miss::Host | Miss::Address(_) => return format!("no rule allows {subject}"),
         Miss::Port => format!("on port {} only", ports(&rule.ports)),
         Miss::Who => "for other runs only".to_owned(),
+        Miss::Time => format!("only during {}", window(rule)),
         Miss::Protocol => "as HTTP or TLS only, not as an opaque stream".to_owned(),
         Miss::Method => format!("for {} only", rule.methods.join(", ")),
         Miss::Path => format!(
@@ -123,6 +124,14 @@ pub(crate) fn unnamed(request: &Request, near: Option<(&Rule, Miss)>) -> String 
         }
     };
     format!("no rule allows {subject}; rule `{id}` allows this host {what}")
+}
+
+/// Its `during`.
+fn window(rule: &Rule) -> String {
+    rule.during
+        .as_ref()
+        .map(|during| format!("`{during}`"))
+        .unwrap_or_default()
 }
 
 /// `443`, `80, 8000-8010`.
@@ -216,6 +225,7 @@ fn missed(rule: &Rule, miss: Miss, request: &Request, who: &Who) -> String {
         Miss::AmbiguousPath => {
             "it looks at paths, and allows none that can be read in more than one way".to_owned()
         }
+        Miss::Time => format!("it holds only during {}", window(rule)),
         Miss::Address(class) => format!("it does not name this {class} address with `private: true`"),
     }
 }

@@ -3,14 +3,17 @@ use super::TestPart;
 use super::reader::Reader;
 use super::who::read_who;
 use crate::Who;
+use crate::host::shown;
 use crate::yaml::Node;
 use serde_saphyr::Spanned;
 
 /// What a test may expect.
 const EXPECTED: &[&str] = &["allow", "deny", "ask", "inspect", "malformed"];
 
+const TEST: &[&str] = &["request", "connect", "at", "expect", "rule", "who"];
+
 pub(super) fn read(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<TestPart> {
-    let mut fields = reader.fields(node, "a test", &["request", "connect", "expect", "rule", "who"])?;
+    let mut fields = reader.fields(node, "a test", TEST)?;
     let request = fields
         .take("request")
         .and_then(|node| reader.text(node, "`request`"));
@@ -26,6 +29,10 @@ pub(super) fn read(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<TestP
         .take("who")
         .map(|node| who_values(node, reader))
         .unwrap_or_default();
+    let at = fields
+        .take("at")
+        .and_then(|node| instant(node, reader))
+        .unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     let request = match (request, connect) {
         (Some(_), Some(connect)) => {
             reader.push(
@@ -60,7 +67,22 @@ pub(super) fn read(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<TestP
         expect: expect?,
         rule,
         who,
+        at,
     })
+}
+
+/// `2026-11-30T09:00:00Z`, or with another offset.
+fn instant(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<jiff::Timestamp> {
+    let text = reader.text(node, "`at`")?;
+    let read = text.value.parse().ok();
+    if read.is_none() {
+        reader.push(
+            text.at
+                .error(format!("`{}` is no instant", shown(&text.value)))
+                .hint("write for example \"2026-11-30T09:00:00Z\""),
+        );
+    }
+    read
 }
 
 /// Facts of a test: one value each.

@@ -88,29 +88,29 @@ impl Reader<'_> {
         Some(Fields { at, entries })
     }
 
+    /// Whether a list or mapping is short enough to be looked at.
+    fn is_bounded(&mut self, at: &Position, count: usize, what: &str) -> bool {
+        let fits = count <= COUNT_LIMIT;
+        if !fits {
+            self.push(at.error(format!("{what} has more than {COUNT_LIMIT} entries")));
+        }
+        fits
+    }
+
     /// A mapping with free keys.
     pub(super) fn entries(&mut self, node: Spanned<Node>, what: &str) -> Vec<(At<String>, Spanned<Node>)> {
+        let at = self.at(&node);
         match node.value {
             Node::Null => Vec::new(),
-            Node::Map(entries) if entries.len() <= COUNT_LIMIT => entries
+            Node::Map(entries) if self.is_bounded(&at, entries.len(), what) => entries
                 .into_iter()
                 .map(|(key, node)| {
-                    (
-                        At {
-                            at: self.at(&key),
-                            value: key.value,
-                        },
-                        node,
-                    )
+                    let at = self.at(&key);
+                    let value = key.value;
+                    (At { value, at }, node)
                 })
                 .collect(),
-            Node::Map(_) => {
-                let problem = self
-                    .at(&node)
-                    .error(format!("{what} has more than {COUNT_LIMIT} entries"));
-                self.push(problem);
-                Vec::new()
-            }
+            Node::Map(_) => Vec::new(),
             _ => {
                 self.mismatch(&node, what, "a mapping");
                 Vec::new()
@@ -120,16 +120,11 @@ impl Reader<'_> {
 
     /// A list.
     pub(super) fn items(&mut self, node: Spanned<Node>, what: &str) -> Vec<Spanned<Node>> {
+        let at = self.at(&node);
         match node.value {
             Node::Null => Vec::new(),
-            Node::List(items) if items.len() <= COUNT_LIMIT => items,
-            Node::List(_) => {
-                let problem = self
-                    .at(&node)
-                    .error(format!("{what} has more than {COUNT_LIMIT} entries"));
-                self.push(problem);
-                Vec::new()
-            }
+            Node::List(items) if self.is_bounded(&at, items.len(), what) => items,
+            Node::List(_) => Vec::new(),
             _ => {
                 self.mismatch(&node, what, "a list");
                 Vec::new()
@@ -154,19 +149,17 @@ impl Reader<'_> {
 
     /// One text or a list of them; an empty list is an error, since it could be read as none or as any.
     pub(super) fn texts(&mut self, node: Spanned<Node>, what: &str) -> Vec<At<String>> {
+        let at = self.at(&node);
         let Node::List(items) = node.value else {
             return self.text_or_list(node, what);
         };
         if items.is_empty() {
-            let at = Position::new(&self.file, node.referenced);
             self.push(
                 at.error(format!("{what} is an empty list"))
                     .hint("remove it, or name at least one"),
             );
         }
-        if items.len() > COUNT_LIMIT {
-            let at = Position::new(&self.file, node.referenced);
-            self.push(at.error(format!("{what} has more than {COUNT_LIMIT} entries")));
+        if !self.is_bounded(&at, items.len(), what) {
             return Vec::new();
         }
         let entry = format!("an entry of {what}");

@@ -1,9 +1,14 @@
 //! Reading one rule.
+use super::during::read_during;
+use super::limit::read_limit;
+use super::mode::read_mode;
 use super::reader::{Fields, Reader};
 use super::terms::read_terms;
 use super::to::read_to;
 use super::who::read_who;
+use super::widen::read_layers;
 use super::{Effect, RulePart, TermsPart, ToPart};
+use crate::Layer;
 use crate::diagnostic::{At, Position};
 use crate::yaml::Node;
 use serde_saphyr::Spanned;
@@ -17,16 +22,20 @@ const RULE: &[&str] = &[
     "grantable",
     "grant",
     "hint",
+    "mode",
+    "widen",
     "limit",
     "during",
     "when",
 ];
+
 pub(super) fn read(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<RulePart> {
     let mut fields = reader.fields(node, "a rule", RULE)?;
-    for name in ["limit", "during", "when"] {
-        if let Some((at, _)) = fields.take_with_key(name, reader) {
-            reader.unsupported(&at, name);
-        }
+    if let Some((at, _)) = fields.take_with_key("when", reader) {
+        reader.push(
+            at.error("`when` is reserved: expressions are no part of the language yet")
+                .hint("use the fields of `to` and `who`, or several rules"),
+        );
     }
     let id = match fields.take("id") {
         Some(node) => reader.text(node, "`id`"),
@@ -55,6 +64,10 @@ pub(super) fn read(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<RuleP
     let effect = effect?;
     let lifted = lifted(effect.value, grantable, reader);
     let agreed = agreed(effect.value, grant, reader);
+    let limit = fields.take("limit").and_then(|node| read_limit(node, reader));
+    let during = fields.take("during").and_then(|node| read_during(node, reader));
+    let observe = observe(effect.value, &mut fields, reader);
+    let widen = widen(effect.value, &mut fields, reader);
     Some(RulePart {
         id: id?,
         effect,
@@ -63,11 +76,35 @@ pub(super) fn read(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<RuleP
         uses,
         terms: lifted.or(agreed),
         hint: hint.map(|hint| hint.value),
-        observe: None,
-        limit: None,
-        during: None,
-        widen: Vec::new(),
+        observe,
+        limit,
+        during,
+        widen,
     })
+}
+
+/// `mode: observe`, which belongs to what refuses.
+fn observe(effect: Effect, fields: &mut Fields, reader: &mut Reader<'_>) -> Option<Position> {
+    let at = read_mode(fields, reader)?;
+    if effect == Effect::Allow {
+        let problem = at.error("`mode: observe` has no meaning with `effect: allow`");
+        reader.push(problem.hint("it belongs to rules that deny or ask, or to the whole file"));
+        return None;
+    }
+    Some(at)
+}
+
+/// `widen`, which belongs to what refuses.
+fn widen(effect: Effect, fields: &mut Fields, reader: &mut Reader<'_>) -> Vec<At<Layer>> {
+    let Some((at, node)) = fields.take_with_key("widen", reader) else {
+        return Vec::new();
+    };
+    let layers = read_layers(node, "`widen`", reader);
+    if effect == Effect::Allow {
+        let problem = at.error("`widen` has no meaning with `effect: allow`");
+        reader.push(problem.hint("it says which layers below may allow what a rule denies or asks for"));
+    }
+    layers
 }
 
 /// `grantable`, which belongs to `deny`.

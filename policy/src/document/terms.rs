@@ -1,6 +1,7 @@
 //! Reading who lifts a refusal, how often and for how long.
-use super::TermsPart;
+use super::quantities::{count, duration};
 use super::reader::Reader;
+use super::{GrantScope, TermsPart};
 use crate::diagnostic::At;
 use crate::host::shown;
 use crate::yaml::Node;
@@ -8,8 +9,6 @@ use serde_saphyr::Spanned;
 
 /// A grant without `expires` ends after this.
 pub(super) const DEFAULT_EXPIRY: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
-/// No grant lasts longer.
-const LONGEST_EXPIRY: jiff::SignedDuration = jiff::SignedDuration::from_hours(24 * 366);
 
 /// `grantable` (with `by`) or `grant` (always a person).
 pub(super) fn read_terms(
@@ -18,13 +17,10 @@ pub(super) fn read_terms(
     reader: &mut Reader<'_>,
 ) -> Option<At<TermsPart>> {
     let (what, known): (&str, &[&str]) = match grantable {
-        true => ("`grantable`", &["by", "uses", "expires", "approvers"]),
-        false => ("`grant`", &["uses", "expires", "approvers"]),
+        true => ("`grantable`", &["by", "uses", "expires", "scope", "approvers"]),
+        false => ("`grant`", &["uses", "expires", "scope", "approvers"]),
     };
     let mut fields = reader.fields(node, what, known)?;
-    if let Some((at, _)) = fields.take_with_key("approvers", reader) {
-        reader.unsupported(&at, "approvers");
-    }
     let by = fields
         .take("by")
         .and_then(|node| reader.choice(node, "`by`", &["rule", "person"]));
@@ -36,66 +32,57 @@ pub(super) fn read_terms(
                 .hint("write `by: rule` or `by: person`"),
         );
     }
+    let by_rule = by.is_some_and(|by| by.value == "rule");
     let uses = fields
         .take("uses")
-        .and_then(|node| reader.integer(node, "`uses`"))
-        .and_then(|uses| {
-            let count = u64::try_from(uses.value).ok().filter(|n| *n > 0);
-            if count.is_none() {
-                reader.push(
-                    uses.at
-                        .error(format!("`uses: {}` grants nothing", uses.value))
-                        .hint("name 1 or more, or remove it for any number"),
-                );
-            }
-            count
-        });
+        .and_then(|node| count(node, "`uses`", reader))
+        .map(|uses| uses.value);
     let expires = fields
         .take("expires")
-        .and_then(|node| reader.text(node, "`expires`"));
-    let expires = expires.and_then(|text| {
-        let read = read_duration(&text.value);
-        if read.is_none() {
-            reader.push(
-                text.at
-                    .error(format!("`{}` is not a duration", shown(&text.value)))
-                    .hint("write for example `30m`, `8h` or `7d`, up to 366d"),
-            );
+        .and_then(|node| duration(node, "`expires`", reader));
+    let scope = fields
+        .take("scope")
+        .and_then(|node| reader.choice(node, "`scope`", &["host", "request"]));
+    let approvers = match fields.take_with_key("approvers", reader) {
+        Some((at, node)) => {
+            if by_rule {
+                let problem = at.error("`approvers` has no meaning with `by: rule`");
+                reader.push(problem.hint("nobody is asked; remove it, or write `by: person`"));
+            }
+            read_approvers(node, reader)
         }
-        read
-    });
-    let by_rule = by.is_some_and(|by| by.value == "rule");
+        None => Vec::new(),
+    };
     Some(At {
         at: fields.at.clone(),
         value: TermsPart {
             by_rule,
             uses,
             expires: expires.unwrap_or(DEFAULT_EXPIRY),
-            scope: super::GrantScope::Host,
-            approvers: Vec::new(),
+            scope: match scope {
+                Some(scope) if scope.value == "request" => GrantScope::Request,
+                _ => GrantScope::Host,
+            },
+            approvers,
         },
     })
 }
 
-/// `90s`, `30m`, `8h`, `7d`, or several in a row.
-fn read_duration(text: &str) -> Option<jiff::SignedDuration> {
-    let mut total: i64 = 0;
-    let mut digits = String::new();
-    for c in text.trim().chars() {
-        if c.is_ascii_digit() {
-            digits.push(c);
-            continue;
+/// `team:NAME` or `user:NAME`.
+fn read_approvers(node: Spanned<Node>, reader: &mut Reader<'_>) -> Vec<String> {
+    let words = reader.texts(node, "`approvers`");
+    for word in &words {
+        let named = word
+            .value
+            .split_once(':')
+            .is_some_and(|(kind, name)| matches!(kind, "team" | "user") && !name.trim().is_empty());
+        if !named {
+            reader.push(
+                word.at
+                    .error(format!("`{}` is no approver", shown(&word.value)))
+                    .hint("write `team:NAME` or `user:NAME`"),
+            );
         }
-        let unit = match c {
-            's' => 1,
-            'm' => 60,
-            'h' => 3600,
-            'd' => 24 * 3600,
-            _ => return None,
-        };
-        total = total.checked_add(digits.parse::<i64>().ok()?.checked_mul(unit)?)?;
-        digits.clear();
     }
-    let total = jiff::SignedDuration::from_secs(total);
-    (digits.is_empty() && total.is_positive() && total <= LONGEST_EXPIRY).then_some(total)
+    words.into_iter().map(|word| word.value).collect()
 }
