@@ -39,10 +39,11 @@ impl Policy {
         if problems.iter().any(|problem| problem.severity == Severity::Error) {
             return Err(problems);
         }
+        let hash = hash(texts.iter().chain(include::shipped(texts, &documents)));
         let mut documents = documents.into_iter();
         let first = documents.next();
         Ok(Self {
-            hash: hash(texts),
+            hash,
             index: HostIndex::new(&rules),
             rules,
             credentials,
@@ -57,9 +58,9 @@ impl Policy {
 }
 
 /// Length-prefixed, so that no two lists of texts have the same bytes.
-fn hash(texts: &[PolicyText]) -> String {
+fn hash<'t>(texts: impl Iterator<Item = &'t PolicyText>) -> String {
     let mut hasher = Sha256::new();
-    for part in texts.iter().flat_map(|text| [&text.name, &text.text]) {
+    for part in texts.flat_map(|text| [&text.name, &text.text]) {
         hasher.update((part.len() as u64).to_be_bytes());
         hasher.update(part.as_bytes());
     }

@@ -1,14 +1,14 @@
 //! Which files belong to a policy, and under which names.
 use crate::diagnostic::Position;
-use crate::document::Document;
-use crate::{PolicyText, Problem};
+use crate::document::{Document, closest};
+use crate::{PolicyText, Problem, presets};
 use std::collections::HashMap;
 
 /// Most files of one policy.
 const FILE_COUNT_LIMIT: usize = 64;
 
-/// The names under which the files that this one includes must be given to `Policy::compile`. What is wrong with the
-/// file is told when it is compiled.
+/// The names under which the files that this one includes are given to `Policy::compile`; presets that are shipped
+/// need not be given. What is wrong with the file is told when it is compiled.
 pub fn included_names(text: &PolicyText) -> Vec<String> {
     let document = Document::read(text, &mut Vec::new());
     document
@@ -41,7 +41,8 @@ pub fn resolve(including: &str, name: &str) -> String {
     format!("{}{}", if absolute { "/" } else { "" }, parts.join("/"))
 }
 
-/// The policy's document first, then all that it includes, each once. `texts[0]` is the policy.
+/// The policy's document first, then all that it includes, each once. `texts[0]` is the policy. A preset that is
+/// shipped stands in where no text of that name is given.
 pub(crate) fn collect(texts: &[PolicyText], problems: &mut Vec<Problem>) -> Vec<Document> {
     let Some(first) = texts.first() else {
         return Vec::new();
@@ -58,6 +59,15 @@ pub(crate) fn collect(texts: &[PolicyText], problems: &mut Vec<Problem>) -> Vec<
     }
     collector.visit(first);
     collector.read
+}
+
+/// The texts of the shipped presets among these documents, which the caller did not give.
+pub(crate) fn shipped(texts: &[PolicyText], documents: &[Document]) -> Vec<&'static PolicyText> {
+    documents
+        .iter()
+        .filter_map(|document| presets::text(&document.file))
+        .filter(|preset| texts.iter().all(|text| text.name != preset.name))
+        .collect()
 }
 
 struct Collector<'a, 'p> {
@@ -82,6 +92,7 @@ impl<'a> Collector<'a, '_> {
                 .get(&name)
                 .or_else(|| self.by_name.get(&resolve("", &include.value)))
                 .copied()
+                .or_else(|| presets::text(&name))
             {
                 None => self.problems.push(missing(&include.at, &include.value)),
                 Some(next) if self.open.contains(&next.name.as_str()) => {
@@ -112,8 +123,16 @@ fn missing(at: &Position, name: &str) -> Problem {
         crate::host::shown(name)
     ));
     match name.strip_prefix("preset:") {
-        Some(_) => problem.hint("give the preset along with the policy, or remove it"),
+        Some(preset) => problem.hint(unknown_preset(preset)),
         None => problem
             .hint("a file is named relative to the one that includes it, for example `./partners.yaml`"),
+    }
+}
+
+fn unknown_preset(name: &str) -> String {
+    let known: Vec<&str> = presets::presets().map(|preset| preset.name).collect();
+    match closest(name, &known) {
+        Some(near) => format!("did you mean `preset:{near}`?"),
+        None => "no preset of that name is shipped: give it along with the policy, or remove it".to_owned(),
     }
 }

@@ -25,6 +25,7 @@ mod limits;
 pub mod path;
 mod path_pattern;
 mod policy;
+mod presets;
 pub mod request;
 pub mod request_text;
 mod rule;
@@ -44,6 +45,7 @@ pub use layer::{Layer, LayerTexts};
 pub use limits::{Limits, Rate};
 pub use path::{CanonicalPath, PathFault};
 pub use policy::Policy;
+pub use presets::{Preset, presets};
 pub use request::{
     Destination, GitAccess, GitRequest, HttpRequest, Moment, PostgresRequest, Protocol, RefUpdate, Request,
     SshRequest, Who,

@@ -19,7 +19,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// SHA-256 over the texts, in hex.
+    /// SHA-256 over the texts, in hex; those of shipped presets that the policy includes are among them.
     pub fn hash(&self) -> &str {
         &self.hash
     }

@@ -2,6 +2,7 @@
 mod check;
 mod explain;
 pub mod files;
+mod presets;
 mod test;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,8 @@ enum Command {
     Explain(explain::Args),
     /// Run the tests that a policy file holds
     Test(test::Args),
+    /// List the policy files that are shipped, or print one
+    Presets(presets::Args),
 }
 
 /// Runs the command: 0 good, 1 failed tests, 2 a request that cannot be read, 3 an invalid policy.
@@ -43,6 +46,7 @@ fn execute(args: Args, out: &mut dyn Write) -> Result<u8, Failure> {
         Command::Check(args) => check::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Test(args) => test::run(&args, out),
+        Command::Presets(args) => presets::run(&args, out),
     }
 }
 

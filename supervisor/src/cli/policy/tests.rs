@@ -158,3 +158,19 @@ fn the_tests_of_a_policy_are_run() {
         "{text}"
     );
 }
+
+#[test]
+fn the_presets_are_listed_printed_and_included() {
+    let folder = folder();
+    let (code, text) = sallyport(folder.path(), &["presets"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.starts_with("python "), "{text}");
+    let (code, text) = sallyport(folder.path(), &["presets", "preset:paste-sites"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("\nname: preset/paste-sites\n"), "{text}");
+    assert_eq!(sallyport(folder.path(), &["presets", "none"]).0, 2);
+    let policy = "version: 1\ninclude: [preset:python, preset:debian]\n";
+    std::fs::write(folder.path().join("p.yaml"), policy).unwrap();
+    let (code, text) = sallyport(folder.path(), &["check", "DIR/p.yaml"]);
+    assert_eq!(code, 0, "{text}");
+}
