@@ -1,7 +1,6 @@
 //! What hosts runs: journal, one executor a run, timers, and the gateway's events. `kill -9` at any moment is safe.
 mod board;
 pub mod journal;
-pub mod lock;
 pub mod redb;
 pub mod replay;
 mod service;
@@ -15,12 +14,12 @@ mod tests;
 use crate::activity::{Context, Hands, Patience, close, machine};
 use crate::conversation::store::Conversations;
 use crate::gateway::Door;
+use crate::lock::{Lock, LockError};
 use crate::machine::Driver;
 use crate::model::{ModelConfig, Models};
 use crate::store::{StoreError, private_folder};
 use board::Board;
 use journal::{Head, Journal, JournalError};
-use lock::{Lock, LockError};
 use replay::Rebuilt;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -49,7 +48,7 @@ pub struct Parts {
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The state directory belongs to another supervisor.
-    #[error(transparent)]
+    #[error("{0}: stop the other supervisor, or choose another state directory")]
     Lock(#[from] LockError),
     /// A file cannot be used.
     #[error(transparent)]
@@ -74,7 +73,7 @@ impl Engine {
     /// Opens journal and conversations and goes on with every run that is not over.
     pub async fn open(parts: Parts) -> Result<Arc<Self>, EngineError> {
         private_folder(&parts.state_dir)?;
-        let lock = Lock::take(&parts.state_dir)?;
+        let lock = Lock::take(&parts.state_dir.join("supervisor.lock"))?;
         let journal = redb::RedbJournal::open(&parts.state_dir.join("journal.redb"))?;
         let conversations = Conversations::open(&parts.state_dir.join("conversations.redb")).await?;
         let hands = Hands {

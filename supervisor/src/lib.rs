@@ -5,6 +5,7 @@ pub mod cli;
 pub mod conversation;
 pub mod engine;
 pub mod gateway;
+pub mod lock;
 pub mod machine;
 pub mod model;
 pub mod people;

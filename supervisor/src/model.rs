@@ -1,6 +1,7 @@
 //! Models behind one trait: which there are, with which keys and limits.
 pub mod anthropic;
 mod events;
+mod growing;
 pub mod openai;
 pub mod scripted;
 mod sse;

@@ -1,7 +1,7 @@
 //! The state directory: where it is, who may look into it, and who is in charge of it.
+use crate::lock::{Lock, LockError, holder};
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File};
-use std::io::{Read as _, Write as _};
+use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -60,7 +60,7 @@ pub struct StateDir {
 /// Holds the directory for one supervisor; let go when dropped, and by the system when the process dies.
 #[derive(Debug)]
 pub struct Held {
-    _lock: File,
+    _lock: Lock,
 }
 
 impl StateDir {
@@ -151,37 +151,17 @@ impl StateDir {
     /// Takes the directory for this process; fails while another supervisor has it.
     pub fn hold(&self) -> Result<Held, StateError> {
         let path = self.join("run/supervisor.lock");
-        let unusable =
-            |error: std::io::Error| StateError::unusable(&path, format!("cannot be locked: {error}"));
-        let lock = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(unusable)?;
-        match lock.try_lock() {
-            Ok(()) => {
-                lock.set_len(0).map_err(unusable)?;
-                (&lock)
-                    .write_all(std::process::id().to_string().as_bytes())
-                    .map_err(unusable)?;
-                Ok(Held { _lock: lock })
-            }
-            Err(std::fs::TryLockError::WouldBlock) => Err(StateError::Taken {
+        match Lock::take(&path) {
+            Ok(lock) => Ok(Held { _lock: lock }),
+            Err(LockError::Taken { pid, .. }) => Err(StateError::Taken {
                 path: self.root.clone(),
-                by: holder(&lock).map_or_else(|| "a supervisor".to_owned(), |pid| format!("process {pid}")),
+                by: holder(pid),
             }),
-            Err(std::fs::TryLockError::Error(error)) => Err(unusable(error)),
+            Err(LockError::File { source, .. }) => {
+                Err(StateError::unusable(&path, format!("cannot be locked: {source}")))
+            }
         }
     }
-}
-
-/// Who holds a lock, if it has written itself down already.
-fn holder(mut lock: &File) -> Option<u32> {
-    let mut text = String::new();
-    lock.read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Anthropic's Messages API, streaming (docs.anthropic.com, "Streaming Messages").
 use super::events::Caller;
+use super::growing::{Growing, ask};
 use super::sse::SseEvent;
 use super::types::{Answer, Message, Model, ModelError, ModelRequest, Part, Role, ToolCall, Usage};
 use async_trait::async_trait;
@@ -126,77 +127,6 @@ impl Anthropic {
     pub(super) fn new(caller: Caller, model: String) -> Self {
         Self { caller, model }
     }
-
-    fn take(&self, event: &SseEvent, partial: &mut Partial) -> Result<Option<String>, ModelError> {
-        let event: Event = serde_json::from_str(&event.data)
-            .map_err(|fault| ModelError::passing(format!("the model's stream makes no sense: {fault}")))?;
-        let nonsense = |what: &str| ModelError::passing(format!("the model's stream makes no sense: {what}"));
-        match event {
-            Event::MessageStart { message } => partial.usage = message.usage.total(Usage::default()),
-            Event::ContentBlockStart { index, content_block } => {
-                if index != partial.blocks.len() {
-                    return Err(nonsense("a block is out of order"));
-                }
-                let (kind, text) = match content_block {
-                    Block::Text { text } => (Kind::Text, text),
-                    Block::ToolUse { id, name } => (Kind::Tool { id, name }, String::new()),
-                    Block::Other => (Kind::Other, String::new()),
-                };
-                let shown = (!text.is_empty()).then(|| text.clone());
-                partial.blocks.push(Open {
-                    kind,
-                    text,
-                    closed: false,
-                });
-                return Ok(shown);
-            }
-            Event::ContentBlockDelta { index, delta } => {
-                let block = partial.blocks.get_mut(index).filter(|block| !block.closed);
-                let block = block.ok_or_else(|| nonsense("a piece belongs to no open block"))?;
-                match (&block.kind, delta) {
-                    (Kind::Text, Delta::Text { text }) => {
-                        block.text.push_str(&text);
-                        return Ok(Some(text));
-                    }
-                    (Kind::Tool { .. }, Delta::Input { partial_json }) => block.text.push_str(&partial_json),
-                    (_, Delta::Other) | (Kind::Other, _) => {}
-                    _ => return Err(nonsense("a piece does not fit its block")),
-                }
-            }
-            Event::ContentBlockStop { index } => {
-                let block = partial
-                    .blocks
-                    .get_mut(index)
-                    .ok_or_else(|| nonsense("a block ends that never began"))?;
-                block.closed = true;
-            }
-            Event::MessageDelta { delta, usage } => {
-                partial.stop = delta.stop_reason.or(partial.stop.take());
-                partial.usage = usage.total(partial.usage);
-            }
-            Event::MessageStop => partial.over = true,
-            Event::Error { error } => return Err(self.fault(error)),
-            Event::Other => {}
-        }
-        Ok(None)
-    }
-
-    fn fault(&self, fault: Fault) -> ModelError {
-        let why = format!(
-            "the model broke off with `{}`: {}",
-            fault.kind,
-            self.caller.clean(&fault.message)
-        );
-        match fault.kind.as_str() {
-            "invalid_request_error"
-            | "authentication_error"
-            | "permission_error"
-            | "not_found_error"
-            | "request_too_large"
-            | "billing_error" => ModelError::Final(why),
-            _ => ModelError::passing(why),
-        }
-    }
 }
 
 #[async_trait]
@@ -214,29 +144,69 @@ impl Model for Anthropic {
             .header("anthropic-version", VERSION)
             .json(&body(&self.model, request));
         let http = self.caller.signed(http, "x-api-key", "")?;
-        let mut events = self.caller.open(http).await?;
-        let mut partial = Partial::default();
-        let outcome = async {
-            while !partial.over {
-                let Some(event) = events.next().await? else { break };
-                if let Some(text) = self.take(&event, &mut partial)? {
-                    // Nobody watches when the attempt was given up; the answer is dropped then.
-                    let _ = deltas.send(text).await;
-                }
-            }
-            Ok(())
-        }
-        .await;
-        match outcome {
-            Ok(()) => partial.whole(),
-            Err(fault) => Err(fault),
-        }
-        .map_err(|fault| fault.costing(partial.usage))
+        ask::<Partial>(&self.caller, http, deltas).await
     }
 }
 
-impl Partial {
-    /// The answer, if it is whole.
+impl Growing for Partial {
+    fn take(&mut self, event: &SseEvent, caller: &Caller) -> Result<Option<String>, ModelError> {
+        let event: Event = serde_json::from_str(&event.data)
+            .map_err(|fault| ModelError::passing(format!("the model's stream makes no sense: {fault}")))?;
+        let nonsense = |what: &str| ModelError::passing(format!("the model's stream makes no sense: {what}"));
+        match event {
+            Event::MessageStart { message } => self.usage = message.usage.total(Usage::default()),
+            Event::ContentBlockStart { index, content_block } => {
+                if index != self.blocks.len() {
+                    return Err(nonsense("a block is out of order"));
+                }
+                let (kind, text) = match content_block {
+                    Block::Text { text } => (Kind::Text, text),
+                    Block::ToolUse { id, name } => (Kind::Tool { id, name }, String::new()),
+                    Block::Other => (Kind::Other, String::new()),
+                };
+                let shown = (!text.is_empty()).then(|| text.clone());
+                self.blocks.push(Open {
+                    kind,
+                    text,
+                    closed: false,
+                });
+                return Ok(shown);
+            }
+            Event::ContentBlockDelta { index, delta } => {
+                let block = self.blocks.get_mut(index).filter(|block| !block.closed);
+                let block = block.ok_or_else(|| nonsense("a piece belongs to no open block"))?;
+                match (&block.kind, delta) {
+                    (Kind::Text, Delta::Text { text }) => {
+                        block.text.push_str(&text);
+                        return Ok(Some(text));
+                    }
+                    (Kind::Tool { .. }, Delta::Input { partial_json }) => block.text.push_str(&partial_json),
+                    (_, Delta::Other) | (Kind::Other, _) => {}
+                    _ => return Err(nonsense("a piece does not fit its block")),
+                }
+            }
+            Event::ContentBlockStop { index } => {
+                let block = self
+                    .blocks
+                    .get_mut(index)
+                    .ok_or_else(|| nonsense("a block ends that never began"))?;
+                block.closed = true;
+            }
+            Event::MessageDelta { delta, usage } => {
+                self.stop = delta.stop_reason.or(self.stop.take());
+                self.usage = usage.total(self.usage);
+            }
+            Event::MessageStop => self.over = true,
+            Event::Error { error } => return Err(broken_off(caller, &error)),
+            Event::Other => {}
+        }
+        Ok(None)
+    }
+
+    fn over(&self) -> bool {
+        self.over
+    }
+
     fn whole(&self) -> Result<Answer, ModelError> {
         let broken = |what: &str| Err(ModelError::passing(format!("the model's stream ended {what}")));
         if !self.over {
@@ -280,6 +250,27 @@ impl Partial {
             }
         }
         Ok(answer)
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage
+    }
+}
+
+fn broken_off(caller: &Caller, fault: &Fault) -> ModelError {
+    let why = format!(
+        "the model broke off with `{}`: {}",
+        fault.kind,
+        caller.clean(&fault.message)
+    );
+    match fault.kind.as_str() {
+        "invalid_request_error"
+        | "authentication_error"
+        | "permission_error"
+        | "not_found_error"
+        | "request_too_large"
+        | "billing_error" => ModelError::Final(why),
+        _ => ModelError::passing(why),
     }
 }
 

@@ -1,5 +1,7 @@
 //! OpenAI's chat completions API and those compatible with it, streaming (platform.openai.com, "Chat completions").
 use super::events::Caller;
+use super::growing::{Growing, ask};
+use super::sse::SseEvent;
 use super::types::{Answer, Message, Model, ModelError, ModelRequest, Part, Role, ToolCall, Usage};
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -87,48 +89,6 @@ impl Openai {
     pub(super) fn new(caller: Caller, model: String) -> Self {
         Self { caller, model }
     }
-
-    fn take(&self, data: &str, partial: &mut Partial) -> Result<Option<String>, ModelError> {
-        if data.trim() == "[DONE]" {
-            partial.over = true;
-            return Ok(None);
-        }
-        let chunk: Chunk = serde_json::from_str(data)
-            .map_err(|fault| ModelError::passing(format!("the model's stream makes no sense: {fault}")))?;
-        if let Some(fault) = chunk.error {
-            return Err(self.fault(&fault));
-        }
-        if let Some(counts) = chunk.usage {
-            partial.usage = Usage {
-                input_tokens: counts.prompt_tokens,
-                output_tokens: counts.completion_tokens,
-            };
-        }
-        // Only one answer was asked for.
-        let Some(choice) = chunk.choices.into_iter().next() else {
-            return Ok(None);
-        };
-        partial.finish = choice.finish_reason.or(partial.finish.take());
-        for piece in choice.delta.tool_calls.unwrap_or_default() {
-            partial.call(piece)?;
-        }
-        let text = choice.delta.content.filter(|text| !text.is_empty());
-        partial.text.push_str(text.as_deref().unwrap_or_default());
-        Ok(text)
-    }
-
-    fn fault(&self, fault: &Fault) -> ModelError {
-        let kind = fault.kind.as_deref().unwrap_or("error");
-        let why = format!(
-            "the model broke off with `{}`: {}",
-            self.caller.clean(kind),
-            self.caller.clean(&fault.message)
-        );
-        match kind {
-            "invalid_request_error" | "authentication_error" | "insufficient_quota" => ModelError::Final(why),
-            _ => ModelError::passing(why),
-        }
-    }
 }
 
 #[async_trait]
@@ -145,28 +105,7 @@ impl Model for Openai {
         let http = self
             .caller
             .signed(http.json(&body(&self.model, request)), "authorization", "Bearer ")?;
-        let mut events = self.caller.open(http).await?;
-        let mut partial = Partial::default();
-        let outcome = async {
-            while !partial.over {
-                let Some(event) = events.next().await? else { break };
-                if event.event == "error" {
-                    let words = self.caller.clean(&event.data);
-                    return Err(ModelError::passing(format!("the model broke off: {words}")));
-                }
-                if let Some(text) = self.take(&event.data, &mut partial)? {
-                    // Nobody watches when the attempt was given up; the answer is dropped then.
-                    let _ = deltas.send(text).await;
-                }
-            }
-            Ok(())
-        }
-        .await;
-        match outcome {
-            Ok(()) => partial.whole(),
-            Err(fault) => Err(fault),
-        }
-        .map_err(|fault| fault.costing(partial.usage))
+        ask::<Partial>(&self.caller, http, deltas).await
     }
 }
 
@@ -188,8 +127,47 @@ impl Partial {
         call.2.push_str(&piece.function.arguments.unwrap_or_default());
         Ok(())
     }
+}
 
-    /// The answer, if it is whole.
+impl Growing for Partial {
+    fn take(&mut self, event: &SseEvent, caller: &Caller) -> Result<Option<String>, ModelError> {
+        let data = &event.data;
+        if event.event == "error" {
+            let words = caller.clean(data);
+            return Err(ModelError::passing(format!("the model broke off: {words}")));
+        }
+        if data.trim() == "[DONE]" {
+            self.over = true;
+            return Ok(None);
+        }
+        let chunk: Chunk = serde_json::from_str(data)
+            .map_err(|fault| ModelError::passing(format!("the model's stream makes no sense: {fault}")))?;
+        if let Some(fault) = chunk.error {
+            return Err(broken_off(caller, &fault));
+        }
+        if let Some(counts) = chunk.usage {
+            self.usage = Usage {
+                input_tokens: counts.prompt_tokens,
+                output_tokens: counts.completion_tokens,
+            };
+        }
+        // Only one answer was asked for.
+        let Some(choice) = chunk.choices.into_iter().next() else {
+            return Ok(None);
+        };
+        self.finish = choice.finish_reason.or(self.finish.take());
+        for piece in choice.delta.tool_calls.unwrap_or_default() {
+            self.call(piece)?;
+        }
+        let text = choice.delta.content.filter(|text| !text.is_empty());
+        self.text.push_str(text.as_deref().unwrap_or_default());
+        Ok(text)
+    }
+
+    fn over(&self) -> bool {
+        self.over
+    }
+
     fn whole(&self) -> Result<Answer, ModelError> {
         if !self.over {
             return Err(ModelError::passing(
@@ -233,6 +211,23 @@ impl Partial {
             });
         }
         Ok(answer)
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage
+    }
+}
+
+fn broken_off(caller: &Caller, fault: &Fault) -> ModelError {
+    let kind = fault.kind.as_deref().unwrap_or("error");
+    let why = format!(
+        "the model broke off with `{}`: {}",
+        caller.clean(kind),
+        caller.clean(&fault.message)
+    );
+    match kind {
+        "invalid_request_error" | "authentication_error" | "insufficient_quota" => ModelError::Final(why),
+        _ => ModelError::passing(why),
     }
 }
 

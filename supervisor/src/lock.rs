@@ -1,4 +1,4 @@
-//! One supervisor for a state directory: the second one is refused, with the first one's process id.
+//! A lock file that one process holds: the second one is refused, with the first one's process id.
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -11,18 +11,16 @@ pub struct Lock {
     _file: File,
 }
 
-/// Why the directory is not ours.
+/// Why the lock is not ours.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another supervisor has it.
-    #[error(
-        "`{folder}` is in use by another supervisor (process {pid}): stop that one, or choose another state directory"
-    )]
+    /// Another process has it.
+    #[error("`{path}` is held by {}", holder(*.pid))]
     Taken {
-        /// The directory.
-        folder: PathBuf,
-        /// Its process id, as it wrote it.
-        pid: String,
+        /// The file.
+        path: PathBuf,
+        /// The other's process id, where it has written it already.
+        pid: Option<u32>,
     },
     /// The lock file cannot be used.
     #[error("`{path}` cannot be used as a lock: {source}")]
@@ -34,12 +32,19 @@ pub enum LockError {
     },
 }
 
+/// Who holds a lock, for messages.
+pub fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(
+        || "a process that has not told its id yet".to_owned(),
+        |pid| format!("process {pid}"),
+    )
+}
+
 impl Lock {
-    /// Takes the lock of a directory.
-    pub fn take(folder: &Path) -> Result<Self, LockError> {
-        let path = folder.join("supervisor.lock");
+    /// Takes a lock file, making it where it is not there.
+    pub fn take(path: &Path) -> Result<Self, LockError> {
         let fail = |source| LockError::File {
-            path: path.clone(),
+            path: path.to_path_buf(),
             source,
         };
         let mut options = OpenOptions::new();
@@ -49,20 +54,15 @@ impl Lock {
             .create(true)
             .truncate(false)
             .mode(0o600);
-        let mut file = options.open(&path).map_err(fail)?;
+        let mut file = options.open(path).map_err(fail)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut pid = String::new();
-                file.take(32).read_to_string(&mut pid).map_err(fail)?;
-                let pid = if pid.trim().is_empty() {
-                    "unknown".into()
-                } else {
-                    pid.trim().to_owned()
-                };
+                let mut text = String::new();
+                file.take(32).read_to_string(&mut text).map_err(fail)?;
                 return Err(LockError::Taken {
-                    folder: folder.into(),
-                    pid,
+                    path: path.to_path_buf(),
+                    pid: text.trim().parse().ok(),
                 });
             }
             Err(fault) => return Err(fail(fault.into())),
