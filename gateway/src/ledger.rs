@@ -164,7 +164,9 @@ impl Ledger {
         match &decided.decision {
             Decision::Allow(permit) => {
                 self.record.grants = permit.grants().to_vec();
-                self.reason(Verdict::Allowed, permit.reason().clone())
+                if let Some(reason) = &decided.allowed {
+                    self.reason(Verdict::Allowed, reason.clone());
+                }
             }
             Decision::Inspect => {
                 self.record.verdict = Verdict::Denied;

@@ -60,6 +60,8 @@ pub struct Decided {
     pub at: jiff::Timestamp,
     /// Hash of the policy that decided.
     pub policy_hash: String,
+    /// What allowed it, in words; none where nothing did (yet).
+    pub allowed: Option<Reason>,
     /// The answer.
     pub decision: Decision,
 }
@@ -120,6 +122,10 @@ impl Session {
             id: new_id(),
             at,
             policy_hash: live.policy.hash().to_owned(),
+            allowed: match &decision {
+                Decision::Allow(permit) => Some(permit.reason(request)),
+                _ => None,
+            },
             decision,
         }
     }

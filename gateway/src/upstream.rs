@@ -171,7 +171,7 @@ impl Upstream {
     /// Judged anew: a kept connection may rest on a rule of yesterday.
     fn still_admitted(&self, route: Route<'_>, address: SocketAddr) -> bool {
         let fixed = match &route.permit.destination().host {
-            Host::Name(name) => route.session.hosts().get(name).copied(),
+            Host::Name(name) => route.session.hosts().get(&**name).copied(),
             Host::Address(_) => None,
         };
         self.admit(route.permit, address).is_ok() && fixed.is_none_or(|fixed| fixed == address.ip())

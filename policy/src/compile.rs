@@ -6,7 +6,7 @@ use crate::host_names::{Breadth, HostNames};
 use crate::host_pattern::HostPattern;
 use crate::include;
 use crate::path_pattern::PathPattern;
-use crate::policy::HostIndex;
+use crate::policy::{HostIndex, LayerPlan};
 use crate::rule::Rule;
 use crate::{Credential, Policy, PolicyText, Problem, Protocol, Severity};
 use sha2::{Digest, Sha256};
@@ -45,12 +45,17 @@ impl Policy {
         Ok(Self {
             hash,
             index: HostIndex::new(&rules),
-            rules,
-            credentials,
-            default_allow: first
-                .as_ref()
-                .and_then(|document| document.default.as_ref())
-                .is_some_and(|default| default.value == DefaultPart::Allow),
+            rules: rules.into(),
+            credentials: credentials.into(),
+            layers: vec![LayerPlan {
+                layer: crate::Layer::Run,
+                default: first
+                    .as_ref()
+                    .and_then(|document| document.default.as_ref())
+                    .map_or(DefaultPart::Deny, |default| default.value),
+                observe: first.as_ref().is_some_and(|document| document.observe.is_some()),
+                reach: crate::layer::Layers::default(),
+            }],
             tests: first.map(|document| document.tests).unwrap_or_default(),
             warnings: problems,
         })
@@ -115,6 +120,7 @@ impl<'a> Compiler<'a> {
                 name: part.name.value.clone(),
                 from: part.from.clone(),
                 hosts: hosts.iter().map(ToString::to_string).collect(),
+                patterns: hosts,
                 places: part.places.clone(),
                 env: part.env.as_ref().map(|env| env.value.clone()),
                 ttl: part.ttl,

@@ -13,6 +13,8 @@ pub struct Credential {
     pub from: Source,
     /// Host patterns, in the policy's syntax, canonical.
     pub hosts: Vec<String>,
+    /// The same, read.
+    pub(crate) patterns: Vec<HostPattern>,
     /// Places in a request.
     pub places: Vec<Place>,
     /// Environment variable in which the agent finds the placeholder.
@@ -22,11 +24,11 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Whether this credential may be sent to that host. A pattern that cannot be read admits nothing.
+    /// Whether this credential may be sent to that host.
     pub fn admits(&self, destination: &Destination) -> bool {
-        self.hosts
+        self.patterns
             .iter()
-            .any(|host| HostPattern::parse(host).is_ok_and(|pattern| pattern.matches(&destination.host)))
+            .any(|pattern| pattern.matches(&destination.host))
     }
 }
 

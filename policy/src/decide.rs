@@ -1,36 +1,31 @@
-//! Deciding: every rule that names the host is weighed; deny beats ask beats allow.
-use crate::document::{Effect, TermsPart};
-use crate::policy::Policy;
-use crate::rule::{Fit, Miss, Rule};
+//! Deciding: every rule that names the host is weighed; deny beats ask beats allow, and a layer only narrows the one above.
+use crate::decision::Numbers;
+use crate::document::DefaultPart;
+use crate::layer::Layers;
+use crate::policy::LayerPlan;
+use crate::rule::Rule;
+use crate::weighing::{Mode, Question, Standing, Weighed};
 use crate::wording;
-use crate::{Decision, Grant, Moment, Overlay, Permit, Protocol, Reason, Refusal, Remedy, Request, Who};
+use crate::{Decision, Moment, Overlay, Permit, Policy, Protocol, Reason, Refusal, Remedy, Request, Who};
+use smallvec::SmallVec;
 
-/// What is asked, in one piece.
-#[derive(Clone, Copy)]
-pub(crate) struct Question<'a> {
-    pub(crate) request: &'a Request,
-    pub(crate) who: &'a Who,
-    pub(crate) overlay: &'a Overlay,
-    pub(crate) now: jiff::Timestamp,
-}
-
-/// The rules that have something to say, each group in the policy's order.
-#[derive(Default)]
-pub(crate) struct Weighed<'p> {
-    denies: Vec<(&'p Rule, Fit)>,
-    asks: Vec<&'p Rule>,
-    allows: Vec<&'p Rule>,
-    lifted: Vec<(&'p Rule, &'p Grant)>,
-    /// Something may allow once more is known.
-    hope: bool,
-    /// Something must be seen before anything may pass.
-    look: bool,
-    /// The first rule that allows something on this host, and why not this.
-    near: Option<(&'p Rule, Miss)>,
+/// What all layers say together.
+struct Verdict {
+    /// From the uppermost layer down.
+    standing: SmallVec<[Standing; 4]>,
+    /// The layers that let pass, or may.
+    deciding: Layers,
+    /// One of them lets pass TLS unread and no more.
+    only_tls: bool,
+    /// One of them does not know yet.
+    unsure: bool,
+    /// The rule of the lowest layer that lets pass by one.
+    first: Option<u32>,
 }
 
 impl Policy {
-    /// Decides. Total: every request has an answer, and what no rule names gets the default.
+    /// Decides. Total: every request has an answer, and what no rule names gets the default. An answer that rests on rules
+    /// alone is made without allocating.
     pub fn decide(&self, request: &Request, who: &Who, overlay: &Overlay, now: jiff::Timestamp) -> Decision {
         let question = Question {
             request,
@@ -39,222 +34,216 @@ impl Policy {
             now,
         };
         let weighed = self.weigh(question);
-        self.conclude(&weighed, question)
+        let verdict = self.combine(&weighed, request);
+        self.conclude(&weighed, &verdict, question)
     }
 
-    pub(crate) fn weigh<'p>(&'p self, question: Question<'p>) -> Weighed<'p> {
+    fn weigh<'q>(&self, question: Question<'q>) -> Weighed<'q> {
         let mut weighed = Weighed::default();
-        for number in self.index.candidates(&question.request.destination.host) {
-            if let Some(rule) = self.rules.get(number) {
-                weighed.add(rule, question);
+        self.index.each(&question.request.destination.host, |number| {
+            if let Some(rule) = self.rule(number) {
+                let fit = rule.fit(question.request, question.who, question.now);
+                weighed.add(number, rule, fit, question);
             }
-        }
+        });
         weighed
     }
 
-    fn conclude(&self, weighed: &Weighed<'_>, question: Question<'_>) -> Decision {
-        let request = question.request;
-        if let Some((rule, fit)) = weighed.hardest() {
-            return Decision::Deny(refusal(rule, fit, request));
+    /// From the ceiling down: what a layer refuses stays refused, except where it says itself that a layer below may allow it.
+    fn combine(&self, weighed: &Weighed<'_>, request: &Request) -> Verdict {
+        let mut verdict = Verdict {
+            standing: SmallVec::new(),
+            deciding: Layers::default(),
+            only_tls: false,
+            unsure: false,
+            first: None,
+        };
+        for plan in &self.layers {
+            verdict.unsure |= weighed.said(plan.layer).look;
+            verdict.narrow(plan, weighed, request);
         }
-        if let Some(rule) = weighed.asks.first() {
-            return Decision::Ask(refusal(rule, Fit::Full, request));
-        }
-        let passes = !weighed.allows.is_empty() || !weighed.lifted.is_empty();
-        let default_allows = self.default_allow && !wording::is_special(&request.destination.host);
-        if request.moment == Moment::Connect {
-            if passes && !weighed.look {
-                return Decision::Allow(self.permit(weighed, question));
-            }
-            if passes || weighed.hope || default_allows {
-                return Decision::Inspect;
-            }
-        } else if passes {
-            return Decision::Allow(self.permit(weighed, question));
-        } else if default_allows && matches!(request.moment, Moment::Http(_)) {
-            return Decision::Allow(default_permit(request));
-        }
-        Decision::Deny(Refusal {
-            reason: Reason {
-                rule: "default".into(),
-                text: wording::unnamed(request, weighed.near),
-            },
-            remedy: Remedy::None,
-            hint: None,
-        })
+        verdict
     }
 
-    fn permit(&self, weighed: &Weighed<'_>, question: Question<'_>) -> Permit {
+    fn conclude(&self, weighed: &Weighed<'_>, verdict: &Verdict, question: Question<'_>) -> Decision {
         let request = question.request;
-        let protocol = match &request.moment {
-            Moment::Http(_) => Protocol::Http,
-            Moment::Connect
-                if weighed
-                    .allows
-                    .iter()
-                    .all(|rule| rule.protocol == Some(Protocol::Tls))
-                    && !weighed.allows.is_empty() =>
-            {
-                Protocol::Tls
-            }
-            _ => Protocol::Tcp,
-        };
-        let rules = || {
-            weighed
-                .allows
-                .iter()
-                .copied()
-                .chain(weighed.lifted.iter().map(|(rule, _)| *rule))
-        };
-        let carries = matches!(&request.moment, Moment::Http(http) if http.tls);
-        let mut credentials: Vec<String> = Vec::new();
-        for number in rules().filter(|_| carries).flat_map(|rule| &rule.uses) {
-            if let Some(credential) = self.credentials.get(*number)
-                && credential.admits(&request.destination)
-                && !credentials.contains(&credential.name)
-            {
-                credentials.push(credential.name.clone());
-            }
+        if let Some(standing) = verdict.hardest(Mode::Enforced) {
+            let refusal = self.refusal(standing, verdict, weighed, question);
+            return match standing.asks {
+                true => Decision::Ask(refusal),
+                false => Decision::Deny(refusal),
+            };
         }
-        let reason = match (weighed.lifted.first(), weighed.allows.first()) {
-            (Some((rule, grant)), _) => Reason {
-                rule: rule.id.clone(),
-                text: wording::lifted(rule, grant, request),
-            },
-            (None, Some(rule)) => Reason {
-                rule: rule.id.clone(),
-                text: wording::allowed(rule, request),
-            },
-            (None, None) => default_reason(request),
-        };
+        let observed = verdict.hardest(Mode::Observed);
+        if verdict.unsure || (observed.is_some() && request.moment == Moment::Connect) {
+            return Decision::Inspect;
+        }
+        let mut permit = self.permit(weighed, verdict, request);
+        if observed.is_some() {
+            permit.carries = false;
+            permit.deciding = Layers::default();
+        }
+        if let Some(standing) = observed.or_else(|| verdict.hardest(Mode::Told)) {
+            permit.observed = Some(Box::new(self.refusal(standing, verdict, weighed, question)));
+        }
+        Decision::Allow(permit)
+    }
+
+    fn permit(&self, weighed: &Weighed<'_>, verdict: &Verdict, request: &Request) -> Permit {
+        let (lifted, grant) = weighed.lifted.first().copied().unzip();
         Permit {
             destination: request.destination.clone(),
-            reason,
-            protocol,
-            credentials,
+            protocol: match &request.moment {
+                Moment::Http(_) => Protocol::Http,
+                Moment::Connect if verdict.only_tls => Protocol::Tls,
+                Moment::Connect | Moment::Opaque => Protocol::Tcp,
+                Moment::Ssh(_) => Protocol::Ssh,
+                Moment::Postgres(_) => Protocol::Postgres,
+            },
+            rules: self.rules.clone(),
+            bindings: self.credentials.clone(),
+            first: lifted.or(verdict.first),
+            telling: Numbers::from_slice(&weighed.telling),
+            carries: match &request.moment {
+                Moment::Http(http) => http.tls,
+                Moment::Ssh(_) | Moment::Postgres(_) => true,
+                Moment::Connect | Moment::Opaque => false,
+            },
+            deciding: verdict.deciding,
             grants: weighed.lifted.iter().map(|(_, grant)| grant.id.clone()).collect(),
-            private: rules().flat_map(|rule| rule.private.iter().copied()).collect(),
+            lifted: grant.map(|grant| Box::new(grant.clone())),
             observed: None,
-            limits: Vec::new(),
-        }
-    }
-}
-
-fn default_reason(request: &Request) -> Reason {
-    Reason {
-        rule: "default".into(),
-        text: wording::by_default(request),
-    }
-}
-
-fn default_permit(request: &Request) -> Permit {
-    Permit {
-        destination: request.destination.clone(),
-        reason: default_reason(request),
-        protocol: Protocol::Http,
-        credentials: Vec::new(),
-        grants: Vec::new(),
-        private: Vec::new(),
-        observed: None,
-        limits: Vec::new(),
-    }
-}
-
-fn refusal(rule: &Rule, fit: Fit, request: &Request) -> Refusal {
-    Refusal {
-        reason: Reason {
-            rule: rule.id.clone(),
-            text: wording::refused(rule, fit, request),
-        },
-        remedy: remedy(rule, fit, request),
-        hint: rule.hint.clone(),
-    }
-}
-
-/// Asking helps only where a grant would lift this very refusal.
-fn remedy(rule: &Rule, fit: Fit, request: &Request) -> Remedy {
-    let liftable =
-        fit == Fit::Full && (request.moment != Moment::Opaque || rule.protocol == Some(Protocol::Tcp));
-    match rule.terms {
-        Some(TermsPart { by_rule: true, .. }) if liftable => Remedy::RequestAccess,
-        Some(_) if liftable => Remedy::AskPerson,
-        _ => Remedy::None,
-    }
-}
-
-impl<'p> Weighed<'p> {
-    pub(crate) fn add(&mut self, rule: &'p Rule, question: Question<'p>) {
-        let fit = rule.fit(question.request, question.who, question.now);
-        match (rule.effect, fit) {
-            (Effect::Allow, Fit::Full) => self.allows.push(rule),
-            (Effect::Allow, Fit::Later) => {
-                self.hope = true;
-                self.look = true;
-            }
-            (Effect::Allow, Fit::Miss(miss)) => {
-                self.near.get_or_insert((rule, miss));
-            }
-            (_, Fit::Miss(_)) => {}
-            (Effect::Ask, Fit::Later) => {
-                self.hope = true;
-                self.look = true;
-            }
-            (_, Fit::Later) => self.look = true,
-            // Whether a person is needed can be told more readably once the request is there.
-            (Effect::Ask, Fit::Full) if question.request.moment == Moment::Connect => {
-                self.hope = true;
-                self.look = true;
-            }
-            _ => self.refuse(rule, fit, question),
-        }
-        if question.request.moment == Moment::Connect
-            && matches!(fit, Fit::Later)
-            && rule.effect == Effect::Deny
-            && granted(rule, question).is_some()
-        {
-            self.hope = true;
         }
     }
 
-    /// A rule that refuses, unless a grant lifts it.
-    fn refuse(&mut self, rule: &'p Rule, fit: Fit, question: Question<'p>) {
-        let grant = (fit == Fit::Full).then(|| granted(rule, question)).flatten();
-        match (grant, &question.request.moment) {
-            (Some(_), Moment::Connect) => {
-                self.hope = true;
-                self.look = true;
-            }
-            (Some(grant), Moment::Opaque) if rule.protocol == Some(Protocol::Tcp) => {
-                self.lifted.push((rule, grant))
-            }
-            (Some(grant), Moment::Http(_)) => self.lifted.push((rule, grant)),
-            _ if rule.effect == Effect::Ask && fit == Fit::Full => self.asks.push(rule),
-            _ => self.denies.push((rule, fit)),
-        }
-    }
-
-    /// The refusal that stands longest: lifting an easier one would help nobody.
-    fn hardest(&self) -> Option<(&'p Rule, Fit)> {
-        let hardness = |(rule, fit): &(&Rule, Fit)| match rule.terms {
-            Some(TermsPart { by_rule: true, .. }) if *fit == Fit::Full => 2,
-            Some(_) if *fit == Fit::Full => 1,
-            _ => 0,
+    fn refusal(
+        &self,
+        standing: &Standing,
+        verdict: &Verdict,
+        weighed: &Weighed<'_>,
+        question: Question<'_>,
+    ) -> Refusal {
+        let request = question.request;
+        let named = standing
+            .rule
+            .and_then(|(number, fit)| Some((self.rule(number)?, fit)));
+        let Some((rule, fit)) = named else {
+            let near = weighed
+                .said(standing.layer)
+                .near
+                .and_then(|number| self.rule(number));
+            let near = near.map(|rule| (rule, rule.fit(request, question.who, question.now)));
+            let layer = (self.layers.len() > 1).then_some(standing.layer);
+            return Refusal {
+                reason: Reason {
+                    rule: "default".into(),
+                    text: wording::unnamed(request, near, layer),
+                },
+                remedy: Remedy::None,
+                hint: None,
+            };
         };
-        self.denies.iter().min_by_key(|deny| hardness(deny)).copied()
+        Refusal {
+            reason: Reason {
+                rule: rule.id.clone(),
+                text: wording::refused(rule, fit, request),
+            },
+            remedy: remedy(rule, standing, verdict, request),
+            hint: rule.hint.clone(),
+        }
+    }
+
+    pub(crate) fn rule(&self, number: u32) -> Option<&Rule> {
+        self.rules.get(usize::try_from(number).ok()?)
     }
 }
 
-/// The grant that lifts this rule's refusal of this request.
-pub(crate) fn granted<'p>(rule: &Rule, question: Question<'p>) -> Option<&'p Grant> {
-    let destination = &question.request.destination;
-    if let crate::Host::Address(address) = destination.host
-        && rule.closed_address(address).is_some()
-    {
-        return None;
+/// Asking helps only where a grant would lift this very refusal, and others can be lifted too.
+fn remedy(rule: &Rule, standing: &Standing, verdict: &Verdict, request: &Request) -> Remedy {
+    let beyond_help = |other: &Standing| other.mode == Mode::Enforced && other.ease == 0;
+    let unread = request.moment == Moment::Opaque && rule.protocol != Some(Protocol::Tcp);
+    match standing.ease {
+        _ if unread || verdict.standing.iter().any(beyond_help) => Remedy::None,
+        0 => Remedy::None,
+        1 => Remedy::AskPerson,
+        _ => Remedy::RequestAccess,
     }
-    question
-        .overlay
-        .grants
-        .iter()
-        .find(|grant| grant.rule == rule.id && grant.is_live(question.now) && grant.covers(question.request))
+}
+
+impl Verdict {
+    /// Puts the next layer under those above.
+    fn narrow(&mut self, plan: &LayerPlan, weighed: &Weighed<'_>, request: &Request) {
+        let layer = plan.layer;
+        let said = weighed.said(layer);
+        let enforces = !plan.observe || wording::is_special(&request.destination.host);
+        let mode = |own: Mode| match own {
+            Mode::Enforced if !enforces => Mode::Observed,
+            own => own,
+        };
+        let own = || weighed.refusals.iter().filter(move |own| own.layer == layer);
+        let refuses = own().any(|own| own.mode == Mode::Enforced);
+        let liftable = own().all(|own| own.mode != Mode::Enforced || own.ease > 0);
+        let mut below = Layers::from_iter(crate::Layer::ALL);
+        if liftable && (refuses || said.passes() || said.hope) {
+            // What the layers above leave to this one is now its own affair, and that of those to whom both leave it.
+            let mut cut = below;
+            self.standing.retain(|above| {
+                let left = above.widen.contains(layer);
+                if left {
+                    cut = cut.and(above.widen);
+                }
+                !left
+            });
+            below = cut;
+        }
+        self.standing.extend(own().map(|own| Standing {
+            widen: own.widen.and(below),
+            mode: mode(own.mode),
+            ..*own
+        }));
+        if refuses {
+            return;
+        }
+        if said.passes() || said.hope {
+            self.pass(layer, weighed);
+            return;
+        }
+        let by_default = match plan.default {
+            DefaultPart::Inherit => return,
+            DefaultPart::Allow => !wording::is_special(&request.destination.host),
+            DefaultPart::Deny => false,
+        };
+        match request.moment {
+            Moment::Connect if by_default => {
+                self.deciding.insert(layer);
+                self.unsure = true;
+            }
+            Moment::Http(_) if by_default => self.deciding.insert(layer),
+            _ => self.standing.push(Standing {
+                rule: None,
+                layer,
+                asks: false,
+                ease: 0,
+                widen: plan.reach,
+                mode: mode(Mode::Enforced),
+            }),
+        }
+    }
+
+    /// A rule of this layer lets pass, or may.
+    fn pass(&mut self, layer: crate::Layer, weighed: &Weighed<'_>) {
+        let said = weighed.said(layer);
+        self.deciding.insert(layer);
+        self.only_tls |= said.allow.is_some() && !said.beyond_tls;
+        self.unsure |= !said.passes();
+        self.first = said.allow.or(self.first);
+    }
+
+    /// The refusal to tell: of the uppermost layer, the one that stands longest, since lifting an easier one would help nobody.
+    fn hardest(&self, mode: Mode) -> Option<&Standing> {
+        self.standing
+            .iter()
+            .filter(|standing| standing.mode == mode)
+            .min_by_key(|it| (it.asks, it.layer, it.ease, it.rule.map(|(number, _)| number)))
+    }
 }

@@ -1,23 +1,38 @@
 //! The answer to a request, with its reasons; only `Policy::decide` makes a `Permit`.
 use crate::address::classify;
-use crate::{Destination, Limits, Protocol};
-use ipnet::IpNet;
+use crate::layer::Layers;
+use crate::rule::Rule;
+use crate::wording;
+use crate::{Credential, Destination, Grant, Layer, Limits, Protocol, Request};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The right to send one request (or open one stream) to one destination. Cannot be made outside this crate.
+///
+/// It is made without allocating where it rests on rules alone: it remembers which rules allow, and tells the rest when asked.
 #[derive(Debug, Clone)]
 pub struct Permit {
     pub(crate) destination: Destination,
-    pub(crate) reason: Reason,
     pub(crate) protocol: Protocol,
-    pub(crate) credentials: Vec<String>,
+    pub(crate) rules: Arc<[Rule]>,
+    pub(crate) bindings: Arc<[Credential]>,
+    /// The rule that is named as the reason; none where the default allows, or where only observation lets pass.
+    pub(crate) first: Option<u32>,
+    /// The allowing rules that say more than `allow`: credentials, limits, private ranges. In the policy's order.
+    pub(crate) telling: Numbers,
+    /// Whether a credential may be put in at all.
+    pub(crate) carries: bool,
+    /// The layers that allow; a special address must be opened by each.
+    pub(crate) deciding: Layers,
     pub(crate) grants: Vec<String>,
-    /// Special ranges that the allowing rules name with `private: true`.
-    pub(crate) private: Vec<IpNet>,
-    pub(crate) observed: Option<Refusal>,
-    pub(crate) limits: Vec<(String, Limits)>,
+    /// The first grant that it rests on, for the reason.
+    pub(crate) lifted: Option<Box<Grant>>,
+    pub(crate) observed: Option<Box<Refusal>>,
 }
+
+/// Numbers of rules; more than these few are rare, and cost an allocation.
+pub(crate) type Numbers = smallvec::SmallVec<[u32; 8]>;
 
 /// What decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,45 +86,94 @@ impl Permit {
     }
     /// Id of the rule that allowed it; `default` where none did.
     pub fn rule(&self) -> &str {
-        &self.reason.rule
+        self.first().map_or("default", |rule| rule.id.as_str())
     }
-    /// The refusal that this would have been, were the rule or the policy that refuses not in `mode: observe`. No credential goes
-    /// out under such a permit unless a rule allows it besides.
+    /// What allowed it, in words; `request` is what was decided.
+    pub fn reason(&self, request: &Request) -> Reason {
+        let text = match (self.first(), &self.lifted, &self.observed) {
+            (Some(rule), Some(grant), _) => wording::lifted(rule, grant, request),
+            (Some(rule), None, _) => wording::allowed(rule, request),
+            (None, _, Some(refusal)) => wording::let_pass(refusal),
+            (None, ..) => wording::by_default(request),
+        };
+        Reason {
+            rule: self.rule().to_owned(),
+            text,
+        }
+    }
+    /// The refusal that this would have been, were the rule or the policy that refuses not in `mode: observe`. Where a whole
+    /// policy observes, no credential goes out under such a permit, and no special address may be dialled.
     pub fn observed(&self) -> Option<&Refusal> {
-        self.observed.as_ref()
+        self.observed.as_deref()
     }
     /// Bounds to keep, each with the id of the rule that sets it: all of them hold.
-    pub fn limits(&self) -> &[(String, Limits)] {
-        &self.limits
-    }
-    /// What allowed it.
-    pub fn reason(&self) -> &Reason {
-        &self.reason
+    pub fn limits(&self) -> impl Iterator<Item = (&str, &Limits)> {
+        self.telling()
+            .filter_map(|rule| rule.limits.as_ref().map(|limits| (rule.id.as_str(), limits)))
     }
     /// What may pass: at connect `Tls` means that a ClientHello with this name must come, `Tcp` anything.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
-    /// Names of the credentials that may be put in here (the rule's `use`, cut with each credential's own `hosts`).
+    /// Names of the credentials that may be put in here (the rules' `use`, cut with each credential's own `hosts`).
     /// Empty for plain http and for what passes unread.
-    pub fn credentials(&self) -> &[String] {
-        &self.credentials
+    pub fn credentials(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for credential in self.bound() {
+            let name = credential.name.as_str();
+            if !names.contains(&name) && credential.admits(&self.destination) {
+                names.push(name);
+            }
+        }
+        names
+    }
+    /// Whether this credential may be put in here: whether it is among [`Permit::credentials`].
+    pub fn carries(&self, name: &str) -> bool {
+        self.bound()
+            .any(|credential| credential.name == name && credential.admits(&self.destination))
     }
     /// Ids of all grants that this permit uses up once each: more than one where several rules refused.
     pub fn grants(&self) -> &[String] {
         &self.grants
     }
     /// Whether a resolved address may be dialled under this permit: private, loopback, link-local, multicast,
-    /// unspecified and metadata ranges only where the allowing rule has `private: true` and names the address or a range around it.
-    /// The error is the sentence for the refusal, with the range's name.
+    /// unspecified and metadata ranges only where, in each layer that allows, a rule has `private: true` and names the address
+    /// or a range around it. The error is the sentence for the refusal, with the range's name.
     pub fn admits_address(&self, address: IpAddr) -> Result<(), String> {
         let address = address.to_canonical();
         match classify(address) {
-            Some(class) if !self.private.iter().any(|net| net.contains(&address)) => Err(format!(
+            Some(class) if !self.opens(address) => Err(format!(
                 "`{}` leads to `{address}`, a {class} address, and no rule that allows it names that address with `private: true`",
                 self.destination.host
             )),
             _ => Ok(()),
         }
+    }
+
+    fn opens(&self, address: IpAddr) -> bool {
+        let opened = |layer: Layer| {
+            self.telling()
+                .filter(|rule| rule.layer == layer)
+                .any(|rule| rule.private.iter().any(|net| net.contains(&address)))
+        };
+        !self.deciding.is_empty() && self.deciding.iter().all(opened)
+    }
+
+    fn first(&self) -> Option<&Rule> {
+        self.rules.get(usize::try_from(self.first?).ok()?)
+    }
+
+    fn telling(&self) -> impl Iterator<Item = &Rule> {
+        self.telling
+            .iter()
+            .filter_map(|number| self.rules.get(usize::try_from(*number).ok()?))
+    }
+
+    /// What the rules' `use` names, whatever the credentials' own hosts.
+    fn bound(&self) -> impl Iterator<Item = &Credential> {
+        self.telling()
+            .filter(|_| self.carries)
+            .flat_map(|rule| &rule.uses)
+            .filter_map(|number| self.bindings.get(*number))
     }
 }

@@ -43,7 +43,7 @@ impl Policy {
             Err(fault) => return Err(test.request.at.error(format!("`{text}` is malformed: {fault}"))),
         };
         let decision = self.decide(&request, &test.who, &Overlay::default(), test.at);
-        let verdict = Verdict::from(decision);
+        let verdict = Verdict::of(decision, &request);
         let rule = verdict.reason.as_ref().map(|reason| reason.rule.as_str());
         let wanted_rule = test.rule.as_ref().map(|rule| rule.value.as_str());
         if verdict.decision == expected && (wanted_rule.is_none() || wanted_rule == rule) {

@@ -1,7 +1,8 @@
 //! The whole story of one decision: every rule, what it made of the request, and what the agent would be told.
-use crate::decide::Question;
+
 use crate::document::Effect;
 use crate::rule::Fit;
+use crate::weighing::{Question, granted};
 use crate::wording;
 use crate::{Decision, Moment, Overlay, Policy, Reason, Refusal, Remedy, Request, Who};
 use serde::Serialize;
@@ -75,13 +76,13 @@ impl Policy {
             overlay,
             now,
         };
-        let verdict = Verdict::from(self.decide(request, who, overlay, now));
+        let verdict = Verdict::of(self.decide(request, who, overlay, now), request);
         let at_connect = (request.moment != Moment::Connect).then(|| {
             let connect = Request {
                 destination: request.destination.clone(),
                 moment: Moment::Connect,
             };
-            Verdict::from(self.decide(&connect, who, overlay, now))
+            Verdict::of(self.decide(&connect, who, overlay, now), &connect)
         });
         let decided = verdict.reason.as_ref().map(|reason| reason.rule.clone());
         let rules = self.rules.iter().map(|rule| {
@@ -89,7 +90,7 @@ impl Policy {
             let mut why = wording::fit(rule, fit, request, who);
             if rule.effect != Effect::Allow
                 && fit == Fit::Full
-                && let Some(grant) = crate::decide::granted(rule, question)
+                && let Some(grant) = granted(rule, question)
             {
                 why = format!(
                     "{why}; lifted by grant `{}` of {} until {}",
@@ -122,8 +123,9 @@ impl Policy {
     }
 }
 
-impl From<Decision> for Verdict {
-    fn from(decision: Decision) -> Self {
+impl Verdict {
+    /// An answer to this request, in words.
+    pub fn of(decision: Decision, request: &Request) -> Self {
         let mut verdict = Self {
             decision: "inspect".to_owned(),
             reason: None,
@@ -136,9 +138,9 @@ impl From<Decision> for Verdict {
             Decision::Inspect => {}
             Decision::Allow(permit) => {
                 verdict.decision = "allow".to_owned();
-                verdict.credentials = permit.credentials().to_vec();
+                verdict.credentials = permit.credentials().into_iter().map(str::to_owned).collect();
                 verdict.grants = permit.grants().to_vec();
-                verdict.reason = Some(permit.reason().clone());
+                verdict.reason = Some(permit.reason(request));
             }
             Decision::Ask(refusal) => verdict.refuse("ask", refusal),
             Decision::Deny(refusal) => verdict.refuse("deny", refusal),

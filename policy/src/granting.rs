@@ -1,5 +1,5 @@
 //! What may be granted to an agent that asks: by the policy itself, or by a person.
-use crate::document::{Effect, GrantScope, TermsPart};
+use crate::document::{DefaultPart, Effect, GrantScope, TermsPart};
 use crate::rule::Rule;
 use crate::{CanonicalPath, Destination, Grant, GrantRefused, Host, Policy, Wanted, Who};
 
@@ -61,7 +61,7 @@ impl Policy {
     ) -> Result<(&Rule, &TermsPart), GrantRefused> {
         let mut spoken: Vec<(&Rule, Reach)> = Vec::new();
         for number in self.index.candidates(&asked.destination.host) {
-            let Some(rule) = self.rules.get(number) else {
+            let Some(rule) = self.rule(number) else {
                 continue;
             };
             match reach(rule, asked, who) {
@@ -100,7 +100,8 @@ impl Policy {
                 rule: rule.id.clone(),
             });
         }
-        let rule = if self.default_allow && !crate::wording::is_special(&asked.destination.host) {
+        let allows = self.layers.iter().all(|plan| plan.default != DefaultPart::Deny);
+        let rule = if allows && !crate::wording::is_special(&asked.destination.host) {
             return Err(GrantRefused::AlreadyAllowed {
                 rule: "default".into(),
             });

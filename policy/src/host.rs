@@ -2,6 +2,7 @@
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// Longest name in bytes, without the trailing dot (RFC 1035 section 2.3.4, as text).
 const NAME_LIMIT: usize = 253;
@@ -14,7 +15,7 @@ const INPUT_LIMIT: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host {
     /// A DNS name: UTS 46 ASCII form, lower case, without trailing dot.
-    Name(String),
+    Name(Arc<str>),
     /// An address literal, with IPv4-mapped IPv6 unwrapped.
     Address(IpAddr),
 }
@@ -144,7 +145,7 @@ fn parse_name(text: &str) -> Result<Host, String> {
         })?;
         return Ok(Host::Address(IpAddr::V4(address)));
     }
-    Ok(Host::Name(name.to_owned()))
+    Ok(Host::Name(name.into()))
 }
 
 /// WHATWG URL, "ends in a number checker": other programs read such names as addresses.

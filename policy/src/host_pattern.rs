@@ -85,7 +85,7 @@ impl HostPattern {
             ));
         }
         match Host::parse(text) {
-            Ok(Host::Name(name)) => Ok(Self::Name(name)),
+            Ok(Host::Name(name)) => Ok(Self::Name(name.to_string())),
             Ok(Host::Address(address)) => Ok(Self::Net(IpNet::from(address))),
             Err(fault) => {
                 let hint = text
@@ -110,7 +110,7 @@ impl HostPattern {
             ));
         }
         match Host::parse(domain) {
-            Ok(Host::Name(name)) => Ok(Self::Under(name)),
+            Ok(Host::Name(name)) => Ok(Self::Under(name.to_string())),
             Ok(Host::Address(_)) => Err(PatternFault::new(
                 format!("`{input}` puts a `*` before an address"),
                 "write a range such as `10.0.0.0/8`",
@@ -126,7 +126,7 @@ impl HostPattern {
     pub(crate) fn matches(&self, host: &Host) -> bool {
         match (self, host) {
             (Self::Any, _) => true,
-            (Self::Name(own), Host::Name(name)) => own == name,
+            (Self::Name(own), Host::Name(name)) => **own == **name,
             (Self::Under(domain), Host::Name(name)) => is_under(name, domain),
             (Self::Net(net), Host::Address(address)) => net.contains(address),
             _ => false,

@@ -29,6 +29,50 @@ impl Layer {
     }
 }
 
+impl Layer {
+    /// From the ceiling down.
+    pub(crate) const ALL: [Self; 4] = [Self::Organisation, Self::Team, Self::Repository, Self::Run];
+
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// A set of layers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Layers(u8);
+
+impl Layers {
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn contains(self, layer: Layer) -> bool {
+        self.0 & layer.bit() != 0
+    }
+
+    pub(crate) fn insert(&mut self, layer: Layer) {
+        self.0 |= layer.bit();
+    }
+
+    /// Those that are in both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = Layer> {
+        Layer::ALL.into_iter().filter(move |layer| self.contains(*layer))
+    }
+}
+
+impl FromIterator<Layer> for Layers {
+    fn from_iter<I: IntoIterator<Item = Layer>>(layers: I) -> Self {
+        let mut set = Self::default();
+        layers.into_iter().for_each(|layer| set.insert(layer));
+        set
+    }
+}
+
 impl fmt::Display for Layer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())

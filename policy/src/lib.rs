@@ -29,6 +29,7 @@ mod presets;
 pub mod request;
 pub mod request_text;
 mod rule;
+mod weighing;
 mod wording;
 mod yaml;
 

@@ -1,19 +1,22 @@
 //! A compiled policy: the rules, found by host.
-use crate::document::TestPart;
+use crate::document::{DefaultPart, TestPart};
 use crate::host_pattern::HostPattern;
+use crate::layer::Layers;
 use crate::rule::Rule;
-use crate::{Credential, Host, Problem};
+use crate::{Credential, Host, Layer, Problem};
 use ipnet::IpNet;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A compiled policy. Immutable; a change makes a new one.
 #[derive(Debug)]
 pub struct Policy {
     pub(crate) hash: String,
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Arc<[Rule]>,
     pub(crate) index: HostIndex,
-    pub(crate) credentials: Vec<Credential>,
-    pub(crate) default_allow: bool,
+    pub(crate) credentials: Arc<[Credential]>,
+    /// From the ceiling down; at least one.
+    pub(crate) layers: Vec<LayerPlan>,
     pub(crate) tests: Vec<TestPart>,
     pub(crate) warnings: Vec<Problem>,
 }
@@ -33,19 +36,31 @@ impl Policy {
     }
 }
 
+/// What one layer does apart from its rules.
+#[derive(Debug)]
+pub(crate) struct LayerPlan {
+    pub(crate) layer: Layer,
+    /// What becomes of what no rule names; `Inherit` never in the uppermost.
+    pub(crate) default: DefaultPart,
+    /// What it refuses is told, and let pass.
+    pub(crate) observe: bool,
+    /// The layers below that may allow what no rule here names.
+    pub(crate) reach: Layers,
+}
+
 /// Which rules may name a host: one look-up per label of a name instead of a walk over all rules.
 #[derive(Debug, Default)]
 pub(crate) struct HostIndex {
-    names: HashMap<String, Vec<usize>>,
-    under: HashMap<String, Vec<usize>>,
-    any: Vec<usize>,
-    nets: Vec<(IpNet, usize)>,
+    names: HashMap<String, Vec<u32>>,
+    under: HashMap<String, Vec<u32>>,
+    any: Vec<u32>,
+    nets: Vec<(IpNet, u32)>,
 }
 
 impl HostIndex {
     pub(crate) fn new(rules: &[Rule]) -> Self {
         let mut index = Self::default();
-        for (number, rule) in rules.iter().enumerate() {
+        for (number, rule) in (0u32..).zip(rules) {
             for pattern in &rule.hosts {
                 match pattern {
                     HostPattern::Any => index.any.push(number),
@@ -58,27 +73,40 @@ impl HostIndex {
         index
     }
 
-    /// Numbers of the rules that name this host, in the policy's order.
-    pub(crate) fn candidates(&self, host: &Host) -> Vec<usize> {
-        let mut found = self.any.clone();
+    /// Calls with the numbers of the rules that name this host, in no order, and maybe more than once.
+    pub(crate) fn each(&self, host: &Host, mut visit: impl FnMut(u32)) {
+        self.any.iter().copied().for_each(&mut visit);
         match host {
             Host::Name(name) => {
-                found.extend(self.names.get(name).into_iter().flatten());
-                let mut rest = name.as_str();
+                self.names
+                    .get(&**name)
+                    .into_iter()
+                    .flatten()
+                    .copied()
+                    .for_each(&mut visit);
+                let mut rest = &**name;
                 while let Some((_, domain)) = rest.split_once('.') {
-                    found.extend(self.under.get(domain).into_iter().flatten());
+                    self.under
+                        .get(domain)
+                        .into_iter()
+                        .flatten()
+                        .copied()
+                        .for_each(&mut visit);
                     rest = domain;
                 }
             }
-            Host::Address(address) => {
-                found.extend(
-                    self.nets
-                        .iter()
-                        .filter(|(net, _)| net.contains(address))
-                        .map(|(_, number)| number),
-                );
-            }
+            Host::Address(address) => self
+                .nets
+                .iter()
+                .filter(|(net, _)| net.contains(address))
+                .for_each(|(_, number)| visit(*number)),
         }
+    }
+
+    /// The same, in the policy's order, each once.
+    pub(crate) fn candidates(&self, host: &Host) -> Vec<u32> {
+        let mut found = Vec::new();
+        self.each(host, |number| found.push(number));
         found.sort_unstable();
         found.dedup();
         found

@@ -3,7 +3,7 @@ use crate::address::classify;
 use crate::document::Effect;
 use crate::host::shown;
 use crate::rule::{Fit, Miss, Rule};
-use crate::{Destination, GitAccess, Grant, Host, Moment, Protocol, Request, Who};
+use crate::{Destination, GitAccess, Grant, Host, Layer, Moment, Protocol, Refusal, Request, Who};
 
 /// Whether an address literal lies in a special range.
 pub(crate) fn is_special(host: &Host) -> bool {
@@ -59,6 +59,11 @@ pub(crate) fn by_default(request: &Request) -> String {
     format!("the policy's default allows {}", subject(request))
 }
 
+/// What only observation lets pass.
+pub(crate) fn let_pass(refusal: &Refusal) -> String {
+    format!("observed, and let pass: {}", refusal.reason.text)
+}
+
 pub(crate) fn lifted(rule: &Rule, grant: &Grant, request: &Request) -> String {
     format!(
         "rule `{}` is lifted for {} by grant `{}` of {} until {}",
@@ -89,21 +94,26 @@ pub(crate) fn refused(rule: &Rule, fit: Fit, request: &Request) -> String {
 }
 
 /// What no rule names; `near` is a rule that allows something on that host.
-pub(crate) fn unnamed(request: &Request, near: Option<(&Rule, Miss)>) -> String {
+/// `layer` is whose rules were looked at, where there are several.
+pub(crate) fn unnamed(request: &Request, near: Option<(&Rule, Fit)>, layer: Option<Layer>) -> String {
     let subject = subject(request);
+    let no_rule = match layer {
+        Some(layer) => format!("no rule of layer `{layer}` allows"),
+        None => "no rule allows".to_owned(),
+    };
     if let Host::Address(address) = request.destination.host
         && let Some(class) = classify(address)
     {
         return format!(
-            "no rule allows {subject}: `{address}` is a {class} address, which a rule must name with `private: true`"
+            "{no_rule} {subject}: `{address}` is a {class} address, which a rule must name with `private: true`"
         );
     }
-    let Some((rule, miss)) = near else {
-        return format!("no rule allows {subject}");
+    let Some((rule, Fit::Miss(miss))) = near else {
+        return format!("{no_rule} {subject}");
     };
     let id = &rule.id;
     let what = match miss {
-        Miss::Host | Miss::Address(_) => return format!("no rule allows {subject}"),
+        Miss::Host | Miss::Address(_) => return format!("{no_rule} {subject}"),
         Miss::Port => format!("on port {} only", ports(&rule.ports)),
         Miss::Who => "for other runs only".to_owned(),
         Miss::Time => format!("only during {}", window(rule)),
@@ -119,11 +129,11 @@ pub(crate) fn unnamed(request: &Request, near: Option<(&Rule, Miss)>) -> String 
                 _ => "",
             };
             return format!(
-                "no rule allows {subject}: rule `{id}` looks at paths, and this one can be read in more than one way: {reason}"
+                "{no_rule} {subject}: rule `{id}` looks at paths, and this one can be read in more than one way: {reason}"
             );
         }
     };
-    format!("no rule allows {subject}; rule `{id}` allows this host {what}")
+    format!("{no_rule} {subject}; rule `{id}` allows this host {what}")
 }
 
 /// Its `during`.

@@ -92,7 +92,7 @@ async fn accepted(shared: Arc<Shared>, session: &str, door: Arc<Door>, stream: T
 /// address, which no policy can make reachable: its refusal can be read like any other.
 fn destination(door: &Door, target: SocketAddr) -> Destination {
     let host = match door.names.name(target.ip()) {
-        Some(name) => Host::Name(name),
+        Some(name) => Host::Name(name.into()),
         None => Host::Address(unmapped(target.ip())),
     };
     debug_assert!(matches!(host, Host::Address(_)) || synthetic::is_synthetic(target.ip()));

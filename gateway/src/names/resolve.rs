@@ -51,11 +51,11 @@ impl Resolver {
             Host::Address(address) => return Ok(vec![*address]),
             Host::Name(name) => name,
         };
-        if let Some(address) = session.hosts().get(name) {
+        if let Some(address) = session.hosts().get(&**name) {
             return Ok(vec![*address]);
         }
         // RFC 6761 section 6.3: never asked of a server.
-        if name == "localhost" || name.ends_with(".localhost") {
+        if &**name == "localhost" || name.ends_with(".localhost") {
             return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
         }
         let Some(dns) = &self.dns else {

@@ -175,7 +175,7 @@ fn addresses(names: &Table, owner: &Name) -> Result<Option<(Ipv4Addr, Ipv6Addr)>
     let text = owner.to_ascii();
     match Host::parse(text.strip_suffix('.').unwrap_or(&text)) {
         // RFC 6761 section 6.3.
-        Ok(Host::Name(name)) if name == "localhost" || name.ends_with(".localhost") => {
+        Ok(Host::Name(name)) if &*name == "localhost" || name.ends_with(".localhost") => {
             Ok(Some((Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST)))
         }
         Ok(Host::Name(name)) => names.addresses(&name).map(Some),

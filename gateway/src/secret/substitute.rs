@@ -347,7 +347,7 @@ impl<'a> Head<'a> {
                 "credential `{}` was about to leave in {place} over plain http; it goes out over https only", binding.name
             )));
         }
-        if !self.permit.credentials().contains(&binding.name) {
+        if !self.permit.carries(&binding.name) {
             return Err(self.misplaced(binding, place));
         }
         binding.value.clone().ok_or_else(|| {
@@ -377,7 +377,7 @@ impl<'a> Head<'a> {
     }
 
     fn misplaced(&self, binding: &Binding, place: &str) -> Leak {
-        let rule = &self.permit.reason().rule;
+        let rule = self.permit.rule();
         let bound = binding.places.iter().map(spoken).collect::<Vec<_>>().join(", ");
         self.leak(binding, format!(
             "the placeholder of credential `{}` was about to leak in {place}; it may go to its own hosts only, in {bound}, \

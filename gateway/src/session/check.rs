@@ -21,7 +21,7 @@ pub(super) fn checked(mut spec: SessionSpec) -> Result<SessionSpec, SessionError
     let hosts = std::mem::take(&mut spec.hosts);
     for (name, address) in hosts {
         match Host::parse(&name) {
-            Ok(Host::Name(name)) => drop(spec.hosts.insert(name, address)),
+            Ok(Host::Name(name)) => drop(spec.hosts.insert(name.to_string(), address)),
             Ok(Host::Address(_)) => {
                 return Err(SessionError::Malformed(format!(
                     "`{}` in `hosts` is an address, not a name",

@@ -107,10 +107,9 @@ impl Leaves {
         params.distinguished_name = DistinguishedName::new();
         params.subject_alt_names = vec![match host {
             Host::Name(name) => {
-                let text = name
-                    .as_str()
+                let text = (**name)
                     .try_into()
-                    .map_err(|_| LeafError::Name(name.clone()))?;
+                    .map_err(|_| LeafError::Name(name.to_string()))?;
                 SanType::DnsName(text)
             }
             Host::Address(address) => SanType::IpAddress(*address),

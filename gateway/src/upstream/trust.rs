@@ -79,7 +79,7 @@ impl Trust {
 /// The name that the upstream's certificate must be for: the canonical one that was decided.
 pub(super) fn server_name(host: &Host) -> Result<ServerName<'static>, UpstreamFault> {
     match host {
-        Host::Name(name) => ServerName::try_from(name.clone())
+        Host::Name(name) => ServerName::try_from(name.to_string())
             .map_err(|_| UpstreamFault::Tls(format!("no certificate can be checked for `{name}`"))),
         Host::Address(address) => Ok(ServerName::from(*address)),
     }
