@@ -52,6 +52,7 @@ impl Policy {
                 default: first
                     .as_ref()
                     .and_then(|document| document.default.as_ref())
+                    .filter(|default| default.value != DefaultPart::Inherit)
                     .map_or(DefaultPart::Deny, |default| default.value),
                 observe: first.as_ref().is_some_and(|document| document.observe.is_some()),
                 reach: crate::layer::Layers::default(),
