@@ -4,7 +4,6 @@
 //! speaks TLS or HTTP, so that the refusal can be read; nothing is sent upstream for it.
 use crate::Shared;
 use crate::control::types::Verdict;
-use crate::http::refusal::refusal_text;
 use crate::http::{Channel, PeerFault, Version, serve_channel};
 use crate::intake::Intake;
 use crate::ledger::Ledger;
@@ -180,7 +179,7 @@ async fn opaque(shared: &Shared, mut intake: Intake, what: &str) {
     if intake.stream.seen().starts_with(b"SSH-") {
         let host = intake.destination.host.to_string();
         let text = match &decided.decision {
-            Decision::Deny(refusal) | Decision::Ask(refusal) => refusal_text(refusal, &host),
+            Decision::Deny(refusal) | Decision::Ask(refusal) => refusal.told(&host),
             _ => "ssh is not allowed here".to_owned(),
         };
         tunnel::refuse_ssh(

@@ -32,16 +32,23 @@ impl Policy {
             who,
             overlay,
             now,
+            without: &[],
         };
+        self.answer(question)
+    }
+
+    pub(crate) fn answer(&self, question: Question<'_>) -> Decision {
         let weighed = self.weigh(question);
-        let verdict = self.combine(&weighed, request);
+        let verdict = self.combine(&weighed, question.request);
         self.conclude(&weighed, &verdict, question)
     }
 
     fn weigh<'q>(&self, question: Question<'q>) -> Weighed<'q> {
         let mut weighed = Weighed::default();
         self.index.each(&question.request.destination.host, |number| {
-            if let Some(rule) = self.rule(number) {
+            if let Some(rule) = self.rule(number)
+                && !question.without.contains(&number)
+            {
                 let fit = rule.fit(question.request, question.who, question.now);
                 weighed.add(number, rule, fit, question);
             }

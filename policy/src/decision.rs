@@ -54,6 +54,32 @@ pub struct Refusal {
     pub hint: Option<String>,
 }
 
+impl Refusal {
+    /// All of it as one text for the agent; `host` is what was asked for.
+    pub fn told(&self, host: &str) -> String {
+        let mut text = format!("{} (rule `{}`)", self.reason.text, self.reason.rule);
+        if let Some(hint) = &self.hint {
+            text.push_str("; ");
+            text.push_str(hint.trim_end_matches('.'));
+        }
+        text.push_str("; ");
+        text.push_str(&self.remedy.told(host));
+        text
+    }
+}
+
+impl Remedy {
+    fn told(&self, host: &str) -> String {
+        match self {
+            Self::None => "asking for access cannot change this".to_owned(),
+            Self::RequestAccess => {
+                format!("`sallyport-shim request-access {host}` is granted at once by the policy")
+            }
+            Self::AskPerson => format!("`sallyport-shim request-access {host}` asks a person for it"),
+        }
+    }
+}
+
 /// What an agent may do after a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]

@@ -1,10 +1,12 @@
 //! The whole story of one decision: every rule, what it made of the request, and what the agent would be told.
+mod changes;
 
 use crate::document::Effect;
 use crate::rule::Fit;
 use crate::weighing::{Question, granted};
 use crate::wording;
 use crate::{Decision, Moment, Overlay, Policy, Reason, Refusal, Remedy, Request, Who};
+pub use changes::Change;
 use serde::Serialize;
 use std::fmt;
 
@@ -21,6 +23,10 @@ pub struct Explanation {
     pub verdict: Verdict,
     /// Every rule, in the policy's order.
     pub rules: Vec<RuleNote>,
+    /// What would have changed the answer, the least first: another request, or the policy without some rule.
+    pub changes: Vec<Change>,
+    /// What the agent is told, where it is refused.
+    pub told: Option<String>,
     /// Hash of the policy.
     pub policy_hash: String,
 }
@@ -75,8 +81,16 @@ impl Policy {
             who,
             overlay,
             now,
+            without: &[],
         };
-        let verdict = Verdict::of(self.decide(request, who, overlay, now), request);
+        let decision = self.answer(question);
+        let told = match &decision {
+            Decision::Deny(refusal) | Decision::Ask(refusal) => {
+                Some(refusal.told(&request.destination.host.to_string()))
+            }
+            Decision::Allow(_) | Decision::Inspect => None,
+        };
+        let verdict = Verdict::of(decision, request);
         let at_connect = (request.moment != Moment::Connect).then(|| {
             let connect = Request {
                 destination: request.destination.clone(),
@@ -118,6 +132,8 @@ impl Policy {
             at_connect,
             rules: rules.collect(),
             verdict,
+            changes: changes::changes(self, question),
+            told,
             policy_hash: self.hash.clone(),
         }
     }
@@ -199,6 +215,18 @@ impl fmt::Display for Explanation {
         let others = self.rules.iter().filter(|note| !note.names_host).count();
         if others > 0 {
             writeln!(f, "  {others} more name other hosts")?;
+        }
+        if !self.changes.is_empty() {
+            writeln!(f, "what would have changed it:")?;
+        }
+        for Change { what, decision, rule } in &self.changes {
+            match rule {
+                Some(rule) => writeln!(f, "  {what}: {decision}, by `{rule}`")?,
+                None => writeln!(f, "  {what}: {decision}")?,
+            }
+        }
+        if let Some(told) = &self.told {
+            writeln!(f, "the agent is told:\n  {told}")?;
         }
         write!(f, "policy: {}", self.policy_hash)
     }

@@ -38,7 +38,7 @@ pub use credential::{Credential, Place, Source};
 pub use decision::{Decision, Permit, Reason, Refusal, Remedy};
 pub use diagnostic::{PolicyText, Problem, Severity};
 pub use expectation::TestReport;
-pub use explain::{Explanation, RuleNote, Verdict};
+pub use explain::{Change, Explanation, RuleNote, Verdict};
 pub use grant::{Grant, GrantRefused, Overlay, Wanted};
 pub use host::{Host, HostFault};
 pub use include::included_names;

@@ -72,6 +72,16 @@ impl PathPattern {
         &self.text
     }
 
+    /// A path that fits.
+    pub(crate) fn example(&self) -> String {
+        let segments = self.segments.iter().map(|segment| match segment {
+            Segment::Literal(text) => text.clone(),
+            Segment::One | Segment::Any => "x".to_owned(),
+            Segment::Pieces(pieces) => pieces.join("x"),
+        });
+        segments.fold(String::new(), |path, segment| path + "/" + &segment)
+    }
+
     /// Whether the canonical path fits. Ambiguity is the caller's business.
     pub(crate) fn matches(&self, path: &CanonicalPath) -> bool {
         let Some(mut rest) = path.as_str().strip_prefix('/').map(Some) else {

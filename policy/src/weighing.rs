@@ -12,6 +12,8 @@ pub(crate) struct Question<'a> {
     pub(crate) who: &'a Who,
     pub(crate) overlay: &'a Overlay,
     pub(crate) now: jiff::Timestamp,
+    /// Rules that are to be left out, by number; for the question what would be without them.
+    pub(crate) without: &'a [u32],
 }
 
 /// All that the rules say. Adding a rule twice, or rules in another order, changes nothing.

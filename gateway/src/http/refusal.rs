@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header::USER_AGENT};
 use http_body_util::{BodyExt, Full};
-use sallyport_policy::{Refusal, Remedy};
+use sallyport_policy::Refusal;
 use serde_json::{Map, Value, json};
 
 /// RFC 9209.
@@ -111,29 +111,6 @@ impl Problem {
     fn plain(&self) -> String {
         format!("{}: {}\ndecision {}\n", self.title, self.detail, self.id)
     }
-}
-
-/// What the agent may do, as a sentence.
-pub fn remedy_text(remedy: &Remedy, host: &str) -> String {
-    match remedy {
-        Remedy::None => "asking for access cannot change this".to_owned(),
-        Remedy::RequestAccess => {
-            format!("`sallyport-shim request-access {host}` is granted at once by the policy")
-        }
-        Remedy::AskPerson => format!("`sallyport-shim request-access {host}` asks a person for it"),
-    }
-}
-
-/// The whole refusal as one readable text.
-pub fn refusal_text(refusal: &Refusal, host: &str) -> String {
-    let mut text = format!("{} (rule `{}`)", refusal.reason.text, refusal.reason.rule);
-    if let Some(hint) = &refusal.hint {
-        text.push_str("; ");
-        text.push_str(hint);
-    }
-    text.push_str("; ");
-    text.push_str(&remedy_text(&refusal.remedy, host));
-    text
 }
 
 /// git prints the body of a failed answer, but only plain text.

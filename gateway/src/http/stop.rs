@@ -1,7 +1,7 @@
 //! The ways in which an exchange ends without its upstream's answer, and what client and record are told of each.
 use super::coding::CannotLookInside;
 use super::head::HeadFault;
-use super::refusal::{Problem, refusal_text};
+use super::refusal::Problem;
 use crate::audit::AuditError;
 use crate::control::types::Verdict;
 use crate::secret::Leak;
@@ -51,7 +51,7 @@ impl Stop {
                 let title = if *verdict == Verdict::Asked { "a person must allow this" } else { "refused by policy" };
                 Problem {
                     refusal: Some(refusal.clone()),
-                    ..of(StatusCode::FORBIDDEN, title, "http_request_denied", refusal_text(refusal, host))
+                    ..of(StatusCode::FORBIDDEN, title, "http_request_denied", refusal.told(host))
                 }
             }
             Self::Undecided => of(
