@@ -25,6 +25,7 @@ mod limits;
 pub mod path;
 mod path_pattern;
 mod policy;
+pub mod preflight;
 mod presets;
 pub mod request;
 pub mod request_text;

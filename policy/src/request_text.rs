@@ -78,7 +78,7 @@ fn parse_http(method: &str, url: &str) -> Result<Request, String> {
 }
 
 /// `host` or `host:port`; IPv6 in brackets.
-fn parse_authority(authority: &str, usual: u16) -> Result<Destination, String> {
+pub(crate) fn parse_authority(authority: &str, usual: u16) -> Result<Destination, String> {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, parse_port(port)?),
         _ => (authority, usual),
