@@ -3,6 +3,7 @@ mod address;
 mod cargo;
 mod compare;
 mod containers;
+mod finding;
 mod finds;
 mod go;
 mod java;
@@ -21,32 +22,15 @@ mod suggest;
 mod testing;
 mod tree;
 
-pub use compare::{Against, Finding, Outcome, compare};
+pub use compare::{Against, compare};
+pub use finding::{Finding, Outcome};
 use finds::{Finds, Found};
-pub use need::{Certainty, Need, NeedKind, Place, Scheme, Site};
+pub use need::{Certainty, Need, NeedKind, Needs, Place, RepositoryFile, Scheme, Site};
 pub use report::Report;
 pub use suggest::Suggestion;
 
 /// Largest file that is looked at, in bytes.
 pub const FILE_LIMIT: usize = 16 * 1024 * 1024;
-
-/// A file of a repository.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RepositoryFile {
-    /// Path relative to the repository, with `/`.
-    pub path: String,
-    /// Content.
-    pub text: String,
-}
-
-/// What files say that a repository needs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Needs {
-    /// Each once.
-    pub needs: Vec<Need>,
-    /// What could not be read, a sentence each.
-    pub notes: Vec<String>,
-}
 
 /// A reader of one ecosystem's files: whether it reads a file of that path, and how.
 type Reader = (fn(&str) -> bool, fn(&mut Finds<'_>));

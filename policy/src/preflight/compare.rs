@@ -1,14 +1,14 @@
 //! Needs held against a policy: each is met, refused, or a person must agree.
-use super::need::{Need, NeedKind, Scheme, Site};
+use super::finding::{Finding, Outcome};
+use super::need::{Need, NeedKind, Needs, Scheme, Site};
 use super::presets::{self, Preset};
+use super::report::Report;
 use super::suggest;
-use super::{Needs, Report};
 use crate::document::Effect;
 use crate::{
     CanonicalPath, Decision, Destination, GitAccess, GitRequest, HttpRequest, Moment, Overlay, Policy,
-    PolicyText, Refusal, Request, SshRequest, Who,
+    PolicyText, Request, SshRequest, Who,
 };
-use serde::Serialize;
 
 /// What needs are held against.
 #[derive(Debug, Clone, Copy)]
@@ -19,59 +19,9 @@ pub struct Against<'a> {
     pub who: &'a Who,
     /// When.
     pub now: jiff::Timestamp,
-    /// Texts of presets, by name: they say where an ecosystem's default registries are. The first of a name wins.
+    /// Texts of presets that are not shipped, or take a shipped one's place. Presets say where an ecosystem's default
+    /// registries are; the first of a name wins, and texts with other names are passed over.
     pub presets: &'a [PolicyText],
-}
-
-/// A need and what becomes of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// What is needed.
-    #[serde(flatten)]
-    pub need: Need,
-    /// What the policy says.
-    pub outcome: Outcome,
-}
-
-/// What a policy says to a need.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "result")]
-pub enum Outcome {
-    /// It is there.
-    Met {
-        /// The rule that allows it, or the credential.
-        by: String,
-    },
-    /// A person must agree first.
-    Ask {
-        /// The request that was decided.
-        request: String,
-        /// The answer.
-        refusal: Refusal,
-    },
-    /// It is not allowed.
-    Refused {
-        /// The request that was decided.
-        request: String,
-        /// The answer.
-        refusal: Refusal,
-    },
-    /// No credential of the policy has this variable, or goes to this host.
-    NoCredential,
-    /// A credential is there, and no rule lets it go out.
-    Unused {
-        /// The credential.
-        credential: String,
-    },
-    /// Nobody knows where it comes from: no preset says.
-    Unknown,
-}
-
-impl Outcome {
-    /// Whether something is missing.
-    pub fn is_gap(&self) -> bool {
-        !matches!(self, Self::Met { .. } | Self::Ask { .. })
-    }
 }
 
 /// Holds needs against a policy.

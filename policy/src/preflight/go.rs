@@ -70,8 +70,8 @@ fn environment(finds: &mut Finds<'_>) {
     }
 }
 
-/// One setting of go's environment, wherever it is written.
-pub(super) fn settings(key: &str, value: &str, number: u32, finds: &mut Finds<'_>) {
+/// One setting of go's environment.
+fn settings(key: &str, value: &str, number: u32, finds: &mut Finds<'_>) {
     let spot = Spot::Line(number);
     let words = value
         .split([',', '|'])

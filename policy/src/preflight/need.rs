@@ -4,6 +4,24 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
 
+/// A file of a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepositoryFile {
+    /// Path relative to the repository, with `/`.
+    pub path: String,
+    /// Content.
+    pub text: String,
+}
+
+/// What files say that a repository needs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Each once.
+    pub needs: Vec<Need>,
+    /// What could not be read, a sentence each.
+    pub notes: Vec<String>,
+}
+
 /// One thing that work on a repository needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Need {

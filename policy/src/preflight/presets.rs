@@ -14,10 +14,16 @@ pub(super) struct Preset {
     policy: Option<Policy>,
 }
 
-/// Reads presets; the first of a name wins.
+/// Reads presets, the shipped ones last; the first of a name wins.
 pub(super) fn read(texts: &[PolicyText], now: jiff::Timestamp) -> Vec<Preset> {
     let mut presets: Vec<Preset> = Vec::new();
-    for text in texts {
+    let shipped: Vec<PolicyText> = crate::presets::presets()
+        .map(|preset| PolicyText {
+            name: format!("preset:{}", preset.name),
+            text: preset.text.to_owned(),
+        })
+        .collect();
+    for text in texts.iter().chain(&shipped) {
         if let Some(name) = text.name.strip_prefix("preset:")
             && presets.iter().all(|preset| preset.name != name)
         {

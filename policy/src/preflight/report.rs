@@ -1,5 +1,5 @@
 //! What a comparison found, for people and programs: gaps first, then what may be one, then what is met.
-use super::compare::{Finding, Outcome};
+use super::finding::{Finding, Outcome};
 use super::need::{Certainty, Need};
 use super::suggest::Suggestion;
 use crate::host::shown;

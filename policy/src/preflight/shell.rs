@@ -75,6 +75,18 @@ const MANAGERS: &[(&[&str], &[&str], &str, &str)] = &[
         "maven",
     ),
     (
+        &["dnf", "microdnf", "yum"],
+        &["install", "update", "upgrade"],
+        "fedora packages",
+        "fedora",
+    ),
+    (
+        &["dotnet", "nuget"],
+        &["restore", "build", "test", "publish", "add", "install", "tool"],
+        ".net packages",
+        "nuget",
+    ),
+    (
         &["apk"],
         &["add", "update", "upgrade"],
         "alpine packages",

@@ -1,5 +1,5 @@
 //! What could be added to a policy so that sure gaps close: presets first, then rules and bindings, for a person to review.
-use super::compare::{Finding, Outcome};
+use super::finding::{Finding, Outcome};
 use super::need::{Certainty, NeedKind, Scheme, Site};
 use super::presets::Preset;
 use crate::Request;

@@ -2,6 +2,7 @@
 mod check;
 mod explain;
 pub mod files;
+mod preflight;
 mod presets;
 mod test;
 #[cfg(test)]
@@ -33,9 +34,11 @@ enum Command {
     Test(test::Args),
     /// List the policy files that are shipped, or print one
     Presets(presets::Args),
+    /// Tell what a repository will need and the policy lacks, before a machine boots
+    Preflight(preflight::Args),
 }
 
-/// Runs the command: 0 good, 1 failed tests, 2 a request that cannot be read, 3 an invalid policy.
+/// Runs the command: 0 good, 1 failed tests, 2 a request that cannot be read, 3 an invalid policy, 4 gaps that are sure.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let mut out = std::io::stdout().lock();
     execute(args, &mut out).map(ExitCode::from)
@@ -47,6 +50,7 @@ fn execute(args: Args, out: &mut dyn Write) -> Result<u8, Failure> {
         Command::Explain(args) => explain::run(&args, out),
         Command::Test(args) => test::run(&args, out),
         Command::Presets(args) => presets::run(&args, out),
+        Command::Preflight(args) => preflight::run(&args, out),
     }
 }
 
