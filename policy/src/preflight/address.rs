@@ -145,7 +145,7 @@ fn is_here(host: &Host) -> bool {
             Some(AddressClass::Loopback | AddressClass::Unspecified)
         ),
         Host::Name(name) => {
-            !name.contains('.') || name.ends_with(".localhost") || name == "host.docker.internal"
+            !name.contains('.') || name.ends_with(".localhost") || &**name == "host.docker.internal"
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What presets stand for: "the default registries of python" are requests that the preset of that name allows.
 use super::need::{Scheme, Site};
 use crate::document::Document;
-use crate::{Decision, Destination, Host, Moment, Overlay, Policy, PolicyText, Request, Who};
+use crate::{Decision, Destination, Moment, Overlay, Policy, PolicyText, Request, Who};
 
 /// One preset.
 #[derive(Debug)]
@@ -116,12 +116,8 @@ pub(super) fn told(request: &Request) -> String {
         return request.destination.to_string();
     };
     let scheme = if http.tls { Scheme::Https } else { Scheme::Http };
-    let host = match host {
-        Host::Name(name) => name.clone(),
-        Host::Address(address) => address.to_string(),
-    };
     let site = Site {
-        host,
+        host: host.to_string(),
         port: *port,
         scheme,
     };
