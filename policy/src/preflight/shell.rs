@@ -186,7 +186,7 @@ fn manager(program: &str, arguments: &[&str], system: System) -> Option<(&'stati
         .any(|option| word.starts_with(option))
             || (program.starts_with("pip") && *word == "-i")
     };
-    if arguments.iter().any(|word| elsewhere(word)) {
+    if arguments.iter().any(elsewhere) {
         return None;
     }
     MANAGERS
