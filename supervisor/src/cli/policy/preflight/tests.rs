@@ -69,7 +69,7 @@ fn gaps_of_several_ecosystems_are_named_with_their_places() {
     let (code, text) = preflight(folder.path(), &["team=web"], false);
     assert_eq!(code, 4, "{text}");
     for expected in [
-        "4 files, 4 needs, 2 sure gaps, no likely gaps\n",
+        "5 files, 4 needs, 2 sure gaps, no likely gaps\n",
         "npm packages: GET https://npm.test/\n    from web/.npmrc:1\n",
         "a log-in in `NPM_TOKEN` for https://npm.test\n    from web/.npmrc:2\n",
         "met: 2 of 4\n",
