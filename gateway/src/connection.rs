@@ -34,7 +34,10 @@ enum Look {
 pub async fn serve(shared: Arc<Shared>, intake: Intake) {
     let decided = decide(&intake, Moment::Connect);
     if let Decision::Allow(permit) = &decided.decision {
-        return pass_through(&shared, intake, permit, &decided).await;
+        return match permit.protocol() {
+            rules::Protocol::Tls => pass_tls(&shared, intake, permit, &decided).await,
+            _ => opaque(&shared, intake, "nothing yet").await,
+        };
     }
     let mut intake = intake;
     match look(&mut intake.stream, shared.limits.first_bytes).await {
@@ -81,29 +84,19 @@ pub async fn serve(shared: Arc<Shared>, intake: Intake) {
     }
 }
 
-/// A stream that a rule lets through unread: any bytes (`protocol: tcp`), or TLS for the dialled name (`protocol: tls`).
-async fn pass_through(shared: &Shared, mut intake: Intake, permit: &Permit, decided: &Decided) {
-    let mut ledger = open(
-        shared,
-        &intake,
-        if permit.protocol() == rules::Protocol::Tls {
-            "tls"
-        } else {
-            "tcp"
-        },
-    );
+/// TLS for the dialled name, which a rule lets through unread (`protocol: tls`).
+async fn pass_tls(shared: &Shared, mut intake: Intake, permit: &Permit, decided: &Decided) {
+    let mut ledger = open(shared, &intake, "tls");
     ledger.decided(decided);
-    if permit.protocol() == rules::Protocol::Tls {
-        let fault = match look(&mut intake.stream, shared.limits.first_bytes).await {
-            Look::Found(Protocol::Tls(hello)) => tls::check_name(&hello, &intake.destination.host)
-                .err()
-                .map(|fault| fault.to_string()),
-            _ => Some("the rule lets TLS through, and something else came".to_owned()),
-        };
-        if let Some(fault) = fault {
-            ledger.verdict(Verdict::Denied, fault);
-            return ledger.close("refused").await;
-        }
+    let fault = match look(&mut intake.stream, shared.limits.first_bytes).await {
+        Look::Found(Protocol::Tls(hello)) => tls::check_name(&hello, &intake.destination.host)
+            .err()
+            .map(|fault| fault.to_string()),
+        _ => Some("the rule lets TLS through, and something else came".to_owned()),
+    };
+    if let Some(fault) = fault {
+        ledger.verdict(Verdict::Denied, fault);
+        return ledger.close("refused").await;
     }
     tunnel::run(shared, intake, permit, ledger).await;
 }
@@ -165,7 +158,7 @@ async fn http(shared: Arc<Shared>, intake: Intake, version: Version, tls: bool) 
     }
 }
 
-/// Bytes that cannot be read as HTTP or TLS: a tunnel where a rule says so, else refused and explained.
+/// Bytes that are not, or cannot be, read as HTTP or TLS: a tunnel where a rule says so, else refused and explained.
 async fn opaque(shared: &Shared, mut intake: Intake, what: &str) {
     let decided = decide(&intake, Moment::Opaque);
     let mut ledger = open(shared, &intake, "tcp");
@@ -176,18 +169,12 @@ async fn opaque(shared: &Shared, mut intake: Intake, what: &str) {
     ledger.remark(&format!(
         "the client sent {what}, which is no HTTP; a rule with `protocol: tcp` would be needed"
     ));
-    if intake.stream.seen().starts_with(b"SSH-") {
-        let host = intake.destination.host.to_string();
-        let text = match &decided.decision {
-            Decision::Deny(refusal) | Decision::Ask(refusal) => refusal.told(&host),
-            _ => "ssh is not allowed here".to_owned(),
-        };
-        tunnel::refuse_ssh(
-            &mut intake.stream,
-            &format!("sallyport: {text} (decision {})", decided.id),
-        )
-        .await;
-    }
+    let host = intake.destination.host.to_string();
+    let text = match &decided.decision {
+        Decision::Deny(refusal) | Decision::Ask(refusal) => refusal.told(&host),
+        _ => "this protocol is not allowed here".to_owned(),
+    };
+    tunnel::refuse(&mut intake.stream, &text, &decided.id).await;
     ledger.close("refused").await;
 }
 

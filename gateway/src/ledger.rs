@@ -6,6 +6,7 @@
 use crate::audit::{AuditError, OPEN, Sink};
 use crate::control::types::{AuditRecord, Verdict};
 use crate::secret::SessionSecrets;
+use crate::session::exceeded::Exceeded;
 use crate::session::{Decided, Session};
 use sallyport_policy::{Decision, Destination, Reason, Refusal};
 use std::sync::Arc;
@@ -164,7 +165,9 @@ impl Ledger {
         match &decided.decision {
             Decision::Allow(permit) => {
                 self.record.grants = permit.grants().to_vec();
-                if let Some(reason) = &decided.allowed {
+                if let Some(refusal) = permit.observed() {
+                    self.refused(Verdict::Observed, refusal);
+                } else if let Some(reason) = &decided.allowed {
                     self.reason(Verdict::Allowed, reason.clone());
                 }
             }
@@ -175,6 +178,11 @@ impl Ledger {
             Decision::Ask(refusal) => self.refused(Verdict::Asked, refusal),
             Decision::Deny(refusal) => self.refused(Verdict::Denied, refusal),
         }
+    }
+
+    /// Notes that more was asked for than a rule lets pass.
+    pub fn exceeded(&mut self, exceeded: &Exceeded) {
+        self.refused(Verdict::Denied, &exceeded.refusal());
     }
 
     /// Sets what became of it where no policy decided, or where something went wrong after a policy did.
@@ -246,7 +254,9 @@ impl Ledger {
         record.duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         record.credentials_redacted = listed(&self.traffic.redacted);
         for remark in listed(&self.traffic.remarks) {
-            append(&mut record.reason, &remark);
+            if !record.reason.contains(&remark) {
+                append(&mut record.reason, &remark);
+            }
         }
         record.ending = ending.to_owned();
         if let Some(secrets) = &self.secrets {

@@ -5,20 +5,27 @@
 use crate::control::types::{CredentialView, SessionSpec, SessionView};
 use crate::secret::SessionSecrets;
 use arc_swap::ArcSwap;
-use sallyport_policy::{Decision, Grant, Moment, Overlay, Policy, Reason, Refusal, Remedy, Request, Who};
+use sallyport_policy::{
+    Decision, Grant, Moment, Overlay, Permit, Policy, Reason, Refusal, Remedy, Request, Who,
+};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 mod bind;
 mod check;
+pub mod exceeded;
 pub mod keep;
 mod opened;
+pub mod quota;
 pub mod registry;
 
+use exceeded::Exceeded;
 use keep::{Keeper, Kept, StateError};
+use quota::{Pass, Quotas};
 pub use registry::{SessionError, Sessions};
 
 /// One run's door. Shared by everything that serves it; what can change is taken anew for each request.
@@ -30,6 +37,7 @@ pub struct Session {
     keeper: Arc<Keeper>,
     /// What the log knows of it.
     recorded: Mutex<Option<opened::Facts>>,
+    quotas: Arc<Quotas>,
     closed: CancellationToken,
 }
 
@@ -128,6 +136,26 @@ impl Session {
             },
             decision,
         }
+    }
+
+    /// The rules that could not be weighed though all of a request is known, as those that look at the refs of a push.
+    pub fn undecided(&self, request: &Request) -> Vec<String> {
+        let (live, overlay) = (self.live.load(), self.overlay.load());
+        let explained = live
+            .policy
+            .explain(request, &live.who, &overlay, jiff::Timestamp::now());
+        let waiting = explained.rules.into_iter().filter(|note| note.matches == "later");
+        waiting.map(|note| note.rule).collect()
+    }
+
+    /// Begins what a permit allows, within its rules' bounds; to be asked when everything else lets it be sent.
+    /// `announced` is the length of the request's body, where it is known.
+    pub fn begin(&self, permit: &Permit, announced: Option<u64>) -> Result<Pass, Exceeded> {
+        let bounds: Vec<_> = permit
+            .limits()
+            .map(|(rule, limits)| (rule.to_owned(), limits.clone()))
+            .collect();
+        self.quotas.begin(&bounds, announced, Instant::now())
     }
 
     /// Decides again, alone, and takes one use off each grant that the answer rests on.

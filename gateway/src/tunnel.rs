@@ -4,6 +4,7 @@ use crate::control::types::Verdict;
 use crate::intake::Intake;
 use crate::ledger::{Ledger, Traffic};
 use crate::session::Session;
+use crate::session::quota::Pass;
 use crate::stream::Stream;
 use sallyport_policy::Permit;
 use std::io;
@@ -18,8 +19,16 @@ use tokio::net::TcpStream;
 /// How often an open stream's grant is looked at.
 const GRANT_CHECK: Duration = Duration::from_secs(1);
 
-/// Carries bytes both ways until one side ends, the session ends, the gateway drains, or nothing moves for long.
+/// Carries bytes both ways until one side ends, the session ends, the gateway drains, a bound is met, or nothing moves for long.
 pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledger: Ledger) {
+    let pass = match intake.session.begin(permit, None) {
+        Ok(pass) => pass,
+        Err(exceeded) => {
+            ledger.exceeded(&exceeded);
+            refuse(&mut intake.stream, &exceeded.sentence, ledger.id()).await;
+            return ledger.close("refused").await;
+        }
+    };
     let dialled = match shared.upstream.dial(&intake.session, permit).await {
         Ok(dialled) => dialled,
         Err(fault) => {
@@ -42,6 +51,7 @@ pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledge
     let mut upstream = Counted {
         stream: dialled.stream,
         traffic: traffic.clone(),
+        pass,
     };
     let ending = tokio::select! {
         copied = tokio::io::copy_bidirectional(&mut intake.stream, &mut upstream) => match copied {
@@ -53,6 +63,8 @@ pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledge
         () = grant_ends(&intake.session, permit) => "the grant ended".to_owned(),
         () = stands_still(&traffic, shared.limits.tunnel_idle) => "idle".to_owned(),
     };
+    // Its place is free before anybody can read that it has ended.
+    drop(upstream);
     ledger.close(&ending).await;
 }
 
@@ -84,10 +96,15 @@ async fn stands_still(traffic: &Traffic, limit: Duration) {
     }
 }
 
-/// Tells an SSH client why, in a message that it prints (RFC 4253 sections 4.2, 6 and 11.1), and closes.
-pub async fn refuse_ssh(stream: &mut Stream, text: &str) {
+/// Tells a client why where its protocol has words for it: an SSH client in a message that it prints (RFC 4253 sections
+/// 4.2, 6 and 11.1). `id` is the decision's. The caller closes.
+pub async fn refuse(stream: &mut Stream, why: &str, id: &str) {
+    if !stream.seen().starts_with(b"SSH-") {
+        return;
+    }
+    let text = format!("sallyport: {why} (decision {id})");
     let mut answer = b"SSH-2.0-sallyport\r\n".to_vec();
-    answer.extend(ssh_disconnect(text));
+    answer.extend(ssh_disconnect(&text));
     let told = async {
         stream.write_all(&answer).await?;
         stream.shutdown().await
@@ -118,9 +135,11 @@ fn ssh_disconnect(text: &str) -> Vec<u8> {
     packet
 }
 
+/// The upstream's side of a stream, counted, and cut where a rule's bound is met.
 struct Counted {
     stream: TcpStream,
     traffic: Arc<Traffic>,
+    pass: Pass,
 }
 
 fn add(counter: &AtomicU64, count: usize) {
@@ -135,16 +154,28 @@ impl AsyncRead for Counted {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        add(&self.traffic.bytes_in, buf.filled().len() - before);
+        let count = buf.filled().len() - before;
+        if let Err(exceeded) = self.pass.receive(count) {
+            buf.set_filled(before);
+            return Poll::Ready(Err(io::Error::other(exceeded)));
+        }
+        add(&self.traffic.bytes_in, count);
         Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Counted {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let count = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
+        // Counted before it is sent, so that two streams cannot both send the last bytes.
+        self.pass.take(buf.len()).map_err(io::Error::other)?;
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        let count = match &written {
+            Poll::Ready(Ok(count)) => *count,
+            _ => 0,
+        };
+        self.pass.give_back(buf.len() - count);
         add(&self.traffic.bytes_out, count);
-        Poll::Ready(Ok(count))
+        written
     }
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_flush(cx)

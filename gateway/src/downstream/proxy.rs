@@ -228,6 +228,7 @@ async fn unknown(shared: &Shared, request: &Request<Incoming>) -> Response<Body>
         id: ledger.id().to_owned(),
         refusal: None,
         close: false,
+        retry_after_s: None,
     };
     ledger.close("refused").await;
     let mut response = problem.respond(request.method(), request.headers());
@@ -256,6 +257,7 @@ async fn malformed(
         id: ledger.id().to_owned(),
         refusal: None,
         close: true,
+        retry_after_s: None,
     };
     ledger.close("refused").await;
     problem.respond(request.method(), request.headers())

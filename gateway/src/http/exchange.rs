@@ -1,10 +1,10 @@
 //! ONE request through every stage, in order. Read this first.
 //!
-//! head -> decision -> guard and substitution -> upstream -> redaction -> record -> client. Each stage either hands on
+//! head -> decision -> guard and substitution -> bounds -> upstream -> redaction -> record -> client. Each stage either hands on
 //! what the next one demands, or ends the exchange with a `Stop`, which becomes an answer and a record.
 use super::head::{self, HeadFault};
 use super::stop::Stop;
-use super::track::{AnswerBody, RequestBody, RequestFate};
+use super::track::{AnswerBody, Cut, RequestBody, RequestFate};
 use super::{Channel, body, forward};
 use crate::Shared;
 use crate::audit::AuditError;
@@ -12,10 +12,12 @@ use crate::control::types::Verdict;
 use crate::ledger::Ledger;
 use crate::payload::{Body, Fault};
 use crate::secret::SessionSecrets;
+use crate::session::quota::Pass;
 use crate::upstream::{Answered, Route, UpstreamFault};
 use http::header::EXPECT;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use sallyport_policy::{Decision, HttpRequest, Moment, Permit};
@@ -32,9 +34,17 @@ struct Allowed {
 struct Prepared {
     permit: Permit,
     secrets: Arc<SessionSecrets>,
+    pass: Arc<Pass>,
     parts: Parts,
     body: Body,
     fate: RequestFate,
+}
+
+/// An answer, with what its body needs on its way to the client.
+struct Answer {
+    response: Response<Incoming>,
+    secrets: Arc<SessionSecrets>,
+    pass: Arc<Pass>,
 }
 
 /// Takes one request from head to answer. Always answers; always leaves a record.
@@ -46,9 +56,7 @@ pub async fn exchange(shared: &Shared, channel: &Channel, request: Request<Incom
     ledger.tls(channel.tls);
     ledger.asked(method.as_str(), request.uri().path());
     match attempt(shared, channel, request, &mut ledger).await {
-        Ok((response, secrets)) => {
-            release((shared, channel), response, &secrets, ledger, (&method, &asked)).await
-        }
+        Ok(answer) => release((shared, channel), answer, ledger, (&method, &asked)).await,
         Err(stop) => refuse(stop, channel, ledger, (&method, &asked)).await,
     }
 }
@@ -58,42 +66,62 @@ async fn attempt(
     channel: &Channel,
     request: Request<Incoming>,
     ledger: &mut Ledger,
-) -> Result<(Response<Incoming>, Arc<SessionSecrets>), Stop> {
+) -> Result<Answer, Stop> {
     if !shared.recorder.healthy() {
         return Err(Stop::Audit(AuditError(
             "nothing passes until it can be written again".to_owned(),
         )));
     }
-    let (parts, body) = request.into_parts();
-    let asked = head::read(&parts, &channel.destination, channel.tls).map_err(Stop::Head)?;
+    let (mut parts, body) = request.into_parts();
+    let mut asked = head::read(&parts, &channel.destination, channel.tls).map_err(Stop::Head)?;
     ledger.asked(&asked.method, asked.path.as_str());
+    let upgrade = is_upgrade(&parts.headers);
+    forward::canonical_fields(&mut parts.headers).map_err(unfit)?;
+    asked.headers = head::fields(&parts.headers);
     let allowed = decide(channel, asked, ledger)?;
+    if upgrade {
+        return Err(Stop::Upgrade);
+    }
     let prepared = prepare(shared, channel, allowed, (parts, body), ledger)?;
-    let secrets = prepared.secrets.clone();
+    let (secrets, pass) = (prepared.secrets.clone(), prepared.pass.clone());
     let answered = send(shared, channel, prepared, ledger).await?;
     for note in &answered.notes {
         ledger.remark(note);
     }
-    Ok((answered.response, secrets))
+    Ok(Answer {
+        response: answered.response,
+        secrets,
+        pass,
+    })
+}
+
+fn unfit(error: http::Error) -> Stop {
+    Stop::Head(HeadFault::Malformed(format!(
+        "the head cannot be sent on: {error}"
+    )))
 }
 
 /// Asks the policy of this moment.
 fn decide(channel: &Channel, request: HttpRequest, ledger: &mut Ledger) -> Result<Allowed, Stop> {
-    let decided = channel.session.decide(&sallyport_policy::Request {
+    let question = sallyport_policy::Request {
         destination: channel.destination.clone(),
-        moment: Moment::Http(request.clone()),
-    });
+        moment: Moment::Http(request),
+    };
+    let decided = channel.session.decide(&question);
     ledger.decided(&decided);
     match decided.decision {
-        Decision::Allow(permit) => Ok(Allowed { request, permit }),
+        Decision::Allow(permit) => match question.moment {
+            Moment::Http(request) => Ok(Allowed { request, permit }),
+            _ => Err(Stop::Undecided(Vec::new())),
+        },
         Decision::Ask(refusal) => Err(Stop::Refused(refusal, Verdict::Asked)),
         Decision::Deny(refusal) => Err(Stop::Refused(refusal, Verdict::Denied)),
         // Nothing more will be known: without a yes it is a no.
-        Decision::Inspect => Err(Stop::Undecided),
+        Decision::Inspect => Err(Stop::Undecided(channel.session.undecided(&question))),
     }
 }
 
-/// Brings the head into the decided form, guards it and puts credentials in; wraps the body with its guard.
+/// Gives the head its decided target, guards it and puts credentials in; wraps the body with its guard and its bounds.
 fn prepare(
     shared: &Shared,
     channel: &Channel,
@@ -101,14 +129,7 @@ fn prepare(
     (mut parts, body): (Parts, Incoming),
     ledger: &mut Ledger,
 ) -> Result<Prepared, Stop> {
-    if is_upgrade(&parts.headers) {
-        return Err(Stop::Upgrade);
-    }
-    forward::canonical_request(&mut parts, &request).map_err(|error| {
-        Stop::Head(HeadFault::Malformed(format!(
-            "the target cannot be sent on: {error}"
-        )))
-    })?;
+    forward::decided_target(&mut parts, &request).map_err(unfit)?;
     let secrets = channel.session.secrets();
     let outbound = secrets
         .outbound(&permit, channel.tls, &mut parts)
@@ -117,9 +138,12 @@ fn prepare(
     for note in &outbound.notes {
         ledger.remark(note);
     }
+    let begun = channel.session.begin(&permit, body.size_hint().exact());
+    let pass = Arc::new(begun.map_err(Stop::Limit)?);
     let limits = &shared.limits;
     let guard = body::outgoing_guard(&parts.headers, &secrets);
     let (body, fate) = RequestBody::new(body, guard, ledger.traffic(), limits.request_body_idle);
+    let body = body.within(pass.clone());
     let body = match parts.headers.contains_key(EXPECT) {
         true => {
             let (open, opened) = watch::channel(false);
@@ -131,6 +155,7 @@ fn prepare(
     Ok(Prepared {
         permit,
         secrets,
+        pass,
         parts,
         body,
         fate,
@@ -166,8 +191,9 @@ async fn send(
             UpstreamFault::Malformed("it switched protocols unasked".to_owned()),
         )),
         Ok(answered) => Ok(answered),
-        Err(fault) => Err(match prepared.fate.leak() {
-            Some(leak) => Stop::Leak(leak.clone()),
+        Err(fault) => Err(match prepared.fate.cut() {
+            Some(Cut::Leak(leak)) => Stop::Leak(leak.clone()),
+            Some(Cut::Limit(exceeded)) => Stop::Limit(exceeded.clone()),
             None => Stop::Upstream(fault),
         }),
     }
@@ -176,19 +202,25 @@ async fn send(
 /// Takes secrets out of the answer, makes its record durable where that is due, and lets it through.
 async fn release(
     (shared, channel): (&Shared, &Channel),
-    response: Response<Incoming>,
-    secrets: &Arc<SessionSecrets>,
+    Answer {
+        response,
+        secrets,
+        pass,
+    }: Answer,
     mut ledger: Ledger,
     (method, asked): (&Method, &HeaderMap),
 ) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
+    if let Err(exceeded) = pass.announce(body.size_hint().lower()) {
+        return refuse(Stop::Limit(exceeded), channel, ledger, (method, asked)).await;
+    }
     forward::strip_answer(&mut parts.headers);
     ledger.status(parts.status);
     ledger
         .traffic()
         .redacted(secrets.redact_headers(&mut parts.headers));
     let body = body.map_err(Fault::from).boxed_unsync();
-    let body = match body::redacted(body, &mut parts.headers, secrets, ledger.traffic()) {
+    let body = match body::redacted(body, &mut parts.headers, &secrets, ledger.traffic()) {
         Ok(body) => body,
         Err(cannot) => return refuse(Stop::Opaque(cannot), channel, ledger, (method, asked)).await,
     };
@@ -196,7 +228,7 @@ async fn release(
     if writes && let Err(error) = ledger.write_open().await {
         return refuse(Stop::Audit(error), channel, ledger, (method, asked)).await;
     }
-    let body = AnswerBody::new(body, ledger, writes, shared.limits.body_idle);
+    let body = AnswerBody::new(body, ledger, pass, writes, shared.limits.body_idle);
     Response::from_parts(parts, body.boxed_unsync())
 }
 
@@ -211,10 +243,13 @@ async fn refuse(
     if let Some((verdict, reason)) = stop.verdict(&problem.detail) {
         ledger.verdict(verdict, reason);
     }
+    if let Stop::Limit(exceeded) = &stop {
+        ledger.exceeded(exceeded);
+    }
     ledger.status(problem.status);
     // The upstream may have acted on a write, so its record is durable before anybody hears of the failure.
     match stop {
-        Stop::Upstream(_) | Stop::Opaque(_) if is_write(method) => {
+        Stop::Upstream(_) | Stop::Opaque(_) | Stop::Limit(_) if is_write(method) => {
             if let Err(error) = ledger.write_closed("failed").await {
                 tracing::error!(%error, "the record of a failed write is not durable");
             }

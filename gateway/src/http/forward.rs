@@ -41,10 +41,9 @@ pub fn strip_hop_fields(headers: &mut HeaderMap) {
     }
 }
 
-/// Puts a request's head into the form that was decided: canonical path, no fields of the hop.
-pub fn canonical_request(parts: &mut Parts, decided: &HttpRequest) -> Result<(), http::Error> {
-    let trailers = parts
-        .headers
+/// Brings a request's fields into the form in which they are decided on and sent: none of the hop, only known codings.
+pub fn canonical_fields(headers: &mut HeaderMap) -> Result<(), http::Error> {
+    let trailers = headers
         .get_all(TE)
         .iter()
         .filter_map(|value| value.to_str().ok())
@@ -53,12 +52,16 @@ pub fn canonical_request(parts: &mut Parts, decided: &HttpRequest) -> Result<(),
                 .split(',')
                 .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
         });
-    strip_hop_fields(&mut parts.headers);
+    strip_hop_fields(headers);
     if trailers {
-        parts.headers.insert(TE, HeaderValue::from_static("trailers"));
+        headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    join_cookies(&mut parts.headers)?;
-    known_codings_only(&mut parts.headers)?;
+    join_cookies(headers)?;
+    known_codings_only(headers)
+}
+
+/// Gives a request the target that was decided.
+pub fn decided_target(parts: &mut Parts, decided: &HttpRequest) -> Result<(), http::Error> {
     // What the machine's connection hung on the request (upgrade handles and the like) stays on its side.
     parts.extensions.clear();
     let target = match &decided.query {

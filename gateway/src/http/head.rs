@@ -1,7 +1,10 @@
 //! A request's head: does it name the dialled destination and nothing else, and can only one meaning be read from it? Pure.
-use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::header::{
+    AUTHORIZATION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING,
+};
 use http::request::Parts;
-use http::{Method, StatusCode, Version};
+use http::{HeaderMap, Method, StatusCode, Version};
 use sallyport_policy::{CanonicalPath, Destination, Host, HttpRequest};
 
 /// Why a head is not served. The machine's fault; a retry does not help.
@@ -29,7 +32,7 @@ impl HeadFault {
     }
 }
 
-/// Reads a head that came on a connection to `destination`. Only agreement of every name in it passes.
+/// Reads a head that came on a connection to `destination`, but for its fields. Only agreement of every name in it passes.
 pub fn read(parts: &Parts, destination: &Destination, tls: bool) -> Result<HttpRequest, HeadFault> {
     framing(parts)?;
     if parts.method == Method::CONNECT {
@@ -60,6 +63,18 @@ pub fn read(parts: &Parts, destination: &Destination, tls: bool) -> Result<HttpR
         headers: Vec::new(),
         pushed: None,
     })
+}
+
+/// The fields that a policy may look at, to be read when they are in the form in which they will be sent: lower-case names,
+/// values as ISO-8859-1. Left out are credentials, what belongs to the hop, and `Host`, which is the destination itself.
+pub fn fields(headers: &HeaderMap) -> Vec<(String, String)> {
+    const LEFT_OUT: [HeaderName; 5] = [AUTHORIZATION, COOKIE, HOST, PROXY_AUTHORIZATION, TE];
+    let text = |value: &HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
+    headers
+        .iter()
+        .filter(|(name, _)| !LEFT_OUT.contains(name))
+        .map(|(name, value)| (name.as_str().to_owned(), text(value)))
+        .collect()
 }
 
 /// Host and port of an authority without userinfo; the scheme's port where it names none.

@@ -1,7 +1,7 @@
 //! Answers that the gateway gives itself: problem documents (RFC 9457) that a tool and its user can read.
 use crate::payload::{Body, empty_body};
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header::USER_AGENT};
 use http_body_util::{BodyExt, Full};
 use sallyport_policy::Refusal;
@@ -29,6 +29,8 @@ pub struct Problem {
     pub refusal: Option<Refusal>,
     /// Whether the connection must end after this answer (HTTP/1 only).
     pub close: bool,
+    /// `Retry-After` in seconds, where it is known when the same would pass.
+    pub retry_after_s: Option<u64>,
 }
 
 impl Problem {
@@ -58,6 +60,9 @@ impl Problem {
         }
         if let Ok(value) = HeaderValue::try_from(self.id.as_str()) {
             headers.insert(DECISION, value);
+        }
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.close {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

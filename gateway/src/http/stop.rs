@@ -5,6 +5,7 @@ use super::refusal::Problem;
 use crate::audit::AuditError;
 use crate::control::types::Verdict;
 use crate::secret::Leak;
+use crate::session::exceeded::{Bound, Exceeded};
 use crate::upstream::UpstreamFault;
 use http::StatusCode;
 use sallyport_policy::Refusal;
@@ -16,8 +17,10 @@ pub enum Stop {
     Head(HeadFault),
     /// The policy said no, or a person must say yes.
     Refused(Refusal, Verdict),
-    /// The policy wanted to see more when there was no more.
-    Undecided,
+    /// The policy wanted to see more when there was no more; the rules that did.
+    Undecided(Vec<String>),
+    /// More than a rule lets pass.
+    Limit(Exceeded),
     /// A credential was about to go where it must not.
     Leak(Leak),
     /// The request wants to speak another protocol on.
@@ -41,6 +44,7 @@ impl Stop {
             id: id.to_owned(),
             refusal: None,
             close: false,
+            retry_after_s: None,
         };
         match self {
             Self::Head(fault) => Problem {
@@ -54,12 +58,17 @@ impl Stop {
                     ..of(StatusCode::FORBIDDEN, title, "http_request_denied", refusal.told(host))
                 }
             }
-            Self::Undecided => of(
-                StatusCode::FORBIDDEN,
-                "refused by policy",
-                "http_request_denied",
-                "the policy gave no answer to the whole request, so it is refused".to_owned(),
-            ),
+            Self::Undecided(rules) => {
+                of(StatusCode::FORBIDDEN, "refused by policy", "http_request_denied", undecided_text(rules))
+            }
+            Self::Limit(exceeded) => {
+                let (status, error) = bound_status(exceeded.bound);
+                Problem {
+                    refusal: Some(exceeded.refusal()),
+                    retry_after_s: exceeded.retry_after_s,
+                    ..of(status, "more than the policy lets pass", error, exceeded.sentence.clone())
+                }
+            }
             Self::Leak(leak) => {
                 of(StatusCode::FORBIDDEN, "a credential must not go there", "http_request_denied", leak.sentence.clone())
             }
@@ -101,15 +110,35 @@ impl Stop {
     /// What the record says of it; nothing where the decision says it already.
     pub fn verdict(&self, detail: &str) -> Option<(Verdict, String)> {
         Some(match self {
-            Self::Refused(..) | Self::Audit(_) => return None,
+            Self::Refused(..) | Self::Limit(_) | Self::Audit(_) => return None,
             Self::Head(fault) => (Verdict::Malformed, fault.to_string()),
             Self::Leak(leak) => (Verdict::Denied, leak.sentence.clone()),
-            Self::Undecided | Self::Upgrade | Self::Opaque(_) => (Verdict::Denied, detail.to_owned()),
+            Self::Undecided(_) | Self::Upgrade | Self::Opaque(_) => (Verdict::Denied, detail.to_owned()),
             Self::Upstream(UpstreamFault::Address(_)) => (Verdict::Denied, detail.to_owned()),
             Self::Upstream(UpstreamFault::RequestBody(why)) => {
                 (Verdict::Malformed, format!("the request's body broke off: {why}"))
             }
             Self::Upstream(fault) => (Verdict::UpstreamFailed, fault.to_string()),
         })
+    }
+}
+
+/// Status and RFC 9209 error type for what exceeds a bound.
+fn bound_status(bound: Bound) -> (StatusCode, &'static str) {
+    match bound {
+        Bound::Connections | Bound::Rate => (StatusCode::TOO_MANY_REQUESTS, "http_request_denied"),
+        Bound::RequestBytes => (StatusCode::PAYLOAD_TOO_LARGE, "http_request_error"),
+        Bound::BytesOut => (StatusCode::FORBIDDEN, "http_request_denied"),
+        Bound::ResponseBytes => (StatusCode::BAD_GATEWAY, "http_response_body_size"),
+    }
+}
+
+/// What a rule looks at and the whole head does not show can only be the refs of a push.
+fn undecided_text(rules: &[String]) -> String {
+    match rules.first() {
+        Some(rule) => format!(
+            "rule `{rule}` looks at the refs of the push, which this gateway does not read yet, so the push is refused"
+        ),
+        None => "the policy gave no answer to the whole request, so it is refused".to_owned(),
     }
 }

@@ -3,8 +3,11 @@ use super::body::OutgoingGuard;
 use crate::ledger::{Ledger, Traffic};
 use crate::payload::Fault;
 use crate::secret::Leak;
+use crate::session::exceeded::Exceeded;
+use crate::session::quota::Pass;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
+use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -22,13 +25,33 @@ const RECORD_DUE: Duration = Duration::from_secs(1);
 #[error("{0} idle")]
 pub struct Idle(pub &'static str);
 
+/// What stopped a request's body on its way.
+#[derive(Debug, Clone)]
+pub enum Cut {
+    /// A credential was about to go where it must not.
+    Leak(Leak),
+    /// More than a rule lets pass.
+    Limit(Exceeded),
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Leak(leak) => leak.fmt(f),
+            Self::Limit(exceeded) => exceeded.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Cut {}
+
 /// What a request's body met on its way; shared with the exchange.
 #[derive(Debug, Clone, Default)]
-pub struct RequestFate(Arc<OnceLock<Leak>>);
+pub struct RequestFate(Arc<OnceLock<Cut>>);
 
 impl RequestFate {
-    /// The leak that stopped the body, if one did.
-    pub fn leak(&self) -> Option<&Leak> {
+    /// What stopped the body, if something did.
+    pub fn cut(&self) -> Option<&Cut> {
         self.0.get()
     }
 }
@@ -37,6 +60,7 @@ impl RequestFate {
 pub struct RequestBody<B> {
     inner: Pin<Box<B>>,
     guard: Option<OutgoingGuard>,
+    pass: Option<Arc<Pass>>,
     fate: RequestFate,
     traffic: Arc<Traffic>,
     idle: IdleTimer,
@@ -59,6 +83,7 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
         let body = Self {
             inner: Box::pin(inner),
             guard,
+            pass: None,
             fate: fate.clone(),
             traffic,
             idle: IdleTimer::new(idle),
@@ -80,19 +105,33 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
         self
     }
 
+    /// Keeps the body within its rules' bounds; what it is a part of is under way until the body has ended too.
+    pub fn within(mut self, pass: Arc<Pass>) -> Self {
+        self.pass = (!self.done).then_some(pass);
+        self
+    }
+
     fn let_go(&mut self, piece: Bytes) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        if let Some(Err(exceeded)) = self.pass.as_ref().map(|pass| pass.send(piece.len())) {
+            return self.stop(Cut::Limit(exceeded));
+        }
         self.traffic
             .bytes_out
             .fetch_add(piece.len() as u64, Ordering::Relaxed);
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
-    fn stop(&mut self, leak: Leak) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+    fn stop(&mut self, cut: Cut) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        self.finish();
+        self.traffic.remark([cut.to_string()]);
+        // The first is the one that counts.
+        let _first = self.fate.0.set(cut.clone());
+        Poll::Ready(Some(Err(cut.into())))
+    }
+
+    fn finish(&mut self) {
         self.done = true;
-        self.traffic.remark([leak.sentence.clone()]);
-        // The first leak is the one that counts.
-        let _first = self.fate.0.set(leak.clone());
-        Poll::Ready(Some(Err(leak.into())))
+        self.pass = None;
     }
 }
 
@@ -110,7 +149,7 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         let this = &mut *self;
         if let Some(trailers) = this.trailers.take() {
-            this.done = true;
+            this.finish();
             return Poll::Ready(Some(Ok(trailers)));
         }
         if this.done {
@@ -123,14 +162,14 @@ where
         loop {
             let Poll::Ready(frame) = this.inner.as_mut().poll_frame(cx) else {
                 ready!(this.idle.poll(cx));
-                this.done = true;
+                this.finish();
                 return Poll::Ready(Some(Err(Idle("the machine").into())));
             };
             this.idle.moved();
             let mut out = BytesMut::new();
             let end = match frame {
                 Some(Err(error)) => {
-                    this.done = true;
+                    this.finish();
                     return Poll::Ready(Some(Err(error.into())));
                 }
                 Some(Ok(frame)) => match frame.into_data() {
@@ -139,7 +178,7 @@ where
                         Some(guard) => match guard.push(&piece, &mut out) {
                             Ok(()) if out.is_empty() => continue,
                             Ok(()) => return this.let_go(out.freeze()),
-                            Err(leak) => return this.stop(leak),
+                            Err(leak) => return this.stop(Cut::Leak(leak)),
                         },
                     },
                     Err(trailers) => Some(trailers),
@@ -150,12 +189,12 @@ where
                 let finished = guard.finish(&mut out);
                 this.traffic.remark(guard.remarks());
                 if let Err(leak) = finished {
-                    return this.stop(leak);
+                    return this.stop(Cut::Leak(leak));
                 }
             }
             return match (out.is_empty(), end) {
                 (true, end) => {
-                    this.done = true;
+                    this.finish();
                     Poll::Ready(end.map(Ok))
                 }
                 (false, end) => {
@@ -181,6 +220,7 @@ where
 pub struct AnswerBody<B> {
     inner: Pin<Box<B>>,
     ledger: Option<Ledger>,
+    pass: Option<Arc<Pass>>,
     traffic: Arc<Traffic>,
     idle: IdleTimer,
     due: Option<Pin<Box<Sleep>>>,
@@ -194,12 +234,13 @@ where
     B: Body<Data = Bytes>,
 {
     /// Wraps `inner`. `recorded`: a first record is written already.
-    pub fn new(inner: B, ledger: Ledger, recorded: bool, idle: Duration) -> Self {
+    pub fn new(inner: B, ledger: Ledger, pass: Arc<Pass>, recorded: bool, idle: Duration) -> Self {
         let hint = inner.size_hint();
         let mut body = Self {
             traffic: ledger.traffic(),
             inner: Box::pin(inner),
             ledger: Some(ledger),
+            pass: Some(pass),
             idle: IdleTimer::new(idle),
             due: (!recorded).then(|| Box::pin(sleep_until(Instant::now() + RECORD_DUE))),
             hint,
@@ -213,6 +254,7 @@ where
 
     fn end(&mut self, ending: &str) {
         self.due = None;
+        self.pass = None;
         if let Some(ledger) = self.ledger.take() {
             ledger.end(ending);
         }
@@ -249,6 +291,10 @@ where
         match frame {
             Some(Ok(frame)) => {
                 if let Some(piece) = frame.data_ref() {
+                    if let Some(Err(exceeded)) = this.pass.as_ref().map(|pass| pass.receive(piece.len())) {
+                        this.end(&format!("incomplete: {exceeded}"));
+                        return Poll::Ready(Some(Err(exceeded.into())));
+                    }
                     let count = piece.len() as u64;
                     this.traffic.bytes_in.fetch_add(count, Ordering::Relaxed);
                     this.left = this.left.map(|left| left.saturating_sub(count));

@@ -4,8 +4,9 @@
 //! another name and renamed, since one that was cut during its making does not open.
 use crate::control::types::SessionSpec;
 use redb::backends::FileBackend;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use sallyport_policy::Grant;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -14,6 +15,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const SESSIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sessions");
+/// Bytes sent out under each bounded rule of a session.
+const SPENT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("spent");
 const DIGEST: usize = 32;
 
 /// One session on disk. Holds placeholders and a proxy password, never a value.
@@ -81,11 +84,37 @@ impl Keeper {
 
     /// Writes a session; durable when it returns.
     pub(super) fn save(&self, id: &str, kept: &Kept) -> Result<(), StateError> {
-        let json = serde_json::to_vec(kept).map_err(|error| self.fail(error))?;
+        self.write(SESSIONS, id, kept)
+    }
+
+    /// Bytes sent out so far, by rule; nothing where none was ever written.
+    pub(super) fn spent(&self, id: &str) -> Result<BTreeMap<String, u64>, StateError> {
+        let read = self.database.begin_read().map_err(|error| self.fail(error))?;
+        let table = match read.open_table(SPENT) {
+            Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
+            opened => opened.map_err(|error| self.fail(error))?,
+        };
+        let entry = table.get(id).map_err(|error| self.fail(error))?;
+        let spent = entry.map(|bytes| self.decode(id, bytes.value())).transpose()?;
+        Ok(spent.unwrap_or_default())
+    }
+
+    /// Writes bytes sent out; durable when it returns.
+    pub(super) fn save_spent(&self, id: &str, spent: &BTreeMap<String, u64>) -> Result<(), StateError> {
+        self.write(SPENT, id, spent)
+    }
+
+    fn write(
+        &self,
+        table: TableDefinition<'_, &str, &[u8]>,
+        id: &str,
+        value: &impl Serialize,
+    ) -> Result<(), StateError> {
+        let json = serde_json::to_vec(value).map_err(|error| self.fail(error))?;
         let bytes = [Sha256::digest(&json).as_slice(), &json].concat();
         let write = self.database.begin_write().map_err(|error| self.fail(error))?;
         {
-            let mut table = write.open_table(SESSIONS).map_err(|error| self.fail(error))?;
+            let mut table = write.open_table(table).map_err(|error| self.fail(error))?;
             table
                 .insert(id, bytes.as_slice())
                 .map_err(|error| self.fail(error))?;
@@ -97,13 +126,15 @@ impl Keeper {
     pub(super) fn remove(&self, id: &str) -> Result<(), StateError> {
         let write = self.database.begin_write().map_err(|error| self.fail(error))?;
         {
-            let mut table = write.open_table(SESSIONS).map_err(|error| self.fail(error))?;
-            table.remove(id).map_err(|error| self.fail(error))?;
+            for table in [SESSIONS, SPENT] {
+                let mut table = write.open_table(table).map_err(|error| self.fail(error))?;
+                table.remove(id).map_err(|error| self.fail(error))?;
+            }
         }
         write.commit().map_err(|error| self.fail(error))
     }
 
-    fn decode(&self, id: &str, bytes: &[u8]) -> Result<Kept, StateError> {
+    fn decode<T: DeserializeOwned>(&self, id: &str, bytes: &[u8]) -> Result<T, StateError> {
         let fitting = bytes
             .split_first_chunk::<DIGEST>()
             .filter(|(digest, json)| Sha256::digest(json).as_slice() == digest.as_slice());

@@ -2,6 +2,7 @@
 use super::bind::{Bound, Placeholders, bind};
 use super::check::{access_record, check_id, checked, random_token, shown};
 use super::keep::{Keeper, Kept, StateError};
+use super::quota::Quotas;
 use super::{Live, Session};
 use crate::audit::{AuditError, Sink};
 use crate::control::types::{AccessAnswer, AccessRequest, SessionSpec, SessionView};
@@ -313,8 +314,10 @@ impl Sessions {
             **guard = kept;
             return Ok(());
         }
+        let spent = self.keeper.spent(id)?;
         let session = Session {
             id: id.to_owned(),
+            quotas: Arc::new(Quotas::new(id, self.keeper.clone(), spent)),
             live: ArcSwap::from_pointee(live),
             overlay: ArcSwap::from_pointee(Overlay {
                 grants: kept.grants.clone(),

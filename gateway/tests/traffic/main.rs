@@ -1,12 +1,26 @@
 //! The data path from a client's bytes to an origin's socket and back: real TLS, real sockets, the real parts.
 #[cfg(test)]
+mod addresses;
+#[cfg(test)]
+mod agreement;
+#[cfg(test)]
+mod bounds;
+#[cfg(test)]
+mod dns;
+#[cfg(test)]
 mod fidelity;
+#[cfg(test)]
+mod granted;
 #[cfg(test)]
 mod handover;
 #[cfg(test)]
 mod identity;
 #[cfg(test)]
+mod observed;
+#[cfg(test)]
 mod origin;
+#[cfg(test)]
+mod paths;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]

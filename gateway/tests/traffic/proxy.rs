@@ -27,16 +27,6 @@ async fn plain() -> (Stand, tokio::task::JoinHandle<()>) {
     (Stand::new(&Roots::new(), port).await, task)
 }
 
-async fn absolute(stand: &Stand, line: &str, host: &str) -> String {
-    let mut stream = stand.dial().await;
-    let request = format!(
-        "{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nProxy-Authorization: {}\r\n\r\n",
-        stand.authorization()
-    );
-    stream.write_all(request.as_bytes()).await.unwrap();
-    read_all(&mut stream).await
-}
-
 #[tokio::test]
 async fn without_known_credentials_everything_is_answered_alike() {
     let (stand, _origin) = plain().await;
@@ -74,7 +64,7 @@ async fn without_known_credentials_everything_is_answered_alike() {
 async fn absolute_form_obeys_the_same_rules_as_a_tunnel() {
     let (stand, _origin) = plain().await;
     let api = stand.at("api.test");
-    let fine = absolute(&stand, &format!("GET http://{api}/public/a"), &api).await;
+    let fine = stand.absolute(&format!("GET http://{api}/public/a"), &api).await;
     assert!(
         fine.starts_with("HTTP/1.1 200 ") && fine.contains("GET /public/a"),
         "{fine}"
@@ -94,13 +84,15 @@ async fn absolute_form_obeys_the_same_rules_as_a_tunnel() {
             .split("//")
             .nth(1)
             .map_or(api.clone(), |rest| rest.split('/').next().unwrap().to_owned());
-        let answer = absolute(&stand, &line, host.rsplit('@').next().unwrap()).await;
+        let answer = stand.absolute(&line, host.rsplit('@').next().unwrap()).await;
         assert!(
             answer.starts_with(&format!("HTTP/1.1 {status} ")),
             "{line}: {answer}"
         );
     }
-    let differing = absolute(&stand, &format!("GET http://{api}/public/a"), "denied.test").await;
+    let differing = stand
+        .absolute(&format!("GET http://{api}/public/a"), "denied.test")
+        .await;
     assert!(differing.starts_with("HTTP/1.1 400 "), "{differing}");
     assert_eq!(stand.records(10).await.len(), 10);
 }
@@ -193,7 +185,7 @@ async fn the_gateways_own_listener_is_never_dialled() {
          \"1-65535\", private: true}\n    effect: allow\n",
     );
     let own = format!("allowed.test:{}", stand.proxy.port());
-    let answer = absolute(&stand, &format!("GET http://{own}/"), &own).await;
+    let answer = stand.absolute(&format!("GET http://{own}/"), &own).await;
     assert!(
         answer.starts_with("HTTP/1.1 403 ") && answer.contains("would be a loop"),
         "{answer}"
@@ -204,7 +196,7 @@ async fn the_gateways_own_listener_is_never_dialled() {
 async fn a_private_address_behind_an_allowed_name_is_refused_with_its_range() {
     let (stand, _origin) = plain().await;
     let at = stand.at("rebound.test");
-    let answer = absolute(&stand, &format!("GET http://{at}/"), &at).await;
+    let answer = stand.absolute(&format!("GET http://{at}/"), &at).await;
     assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
     assert!(
         answer.contains("loopback") && answer.contains("destination_ip_prohibited"),

@@ -88,6 +88,10 @@ impl Stand {
     }
 
     pub(crate) async fn with_limits(roots: &Roots, port: u16, limits: Limits) -> Self {
+        Self::with_resolver(roots, port, limits, Resolver::without_servers()).await
+    }
+
+    pub(crate) async fn with_resolver(roots: &Roots, port: u16, limits: Limits, resolver: Resolver) -> Self {
         install_crypto();
         let folder = tempfile::tempdir().unwrap();
         let sink = Sink::open(folder.path()).unwrap();
@@ -109,7 +113,7 @@ impl Stand {
             sessions: sessions.clone(),
             sink: sink.clone(),
             authority,
-            resolver: Resolver::without_servers(),
+            resolver,
             upstream_roots_pem: Vec::new(),
             proxy,
             own: Vec::new(),
@@ -143,6 +147,11 @@ impl Stand {
 
     /// Replaces the session's policy.
     pub(crate) fn put(&self, policy: &str) {
+        self.put_for("run-1", policy);
+    }
+
+    /// Opens a session, or replaces its policy.
+    pub(crate) fn put_for(&self, run: &str, policy: &str) {
         let text = policy.replace("PORT", &self.port.to_string());
         let names = [
             "allowed.test",
@@ -156,7 +165,7 @@ impl Stand {
         ];
         let spec = SessionSpec {
             who: Who {
-                run: "run-1".into(),
+                run: run.into(),
                 user: "ada".into(),
                 ..Who::default()
             },
@@ -170,7 +179,7 @@ impl Stand {
                 .collect(),
             upstream_roots_pem: self.roots_pem.clone(),
         };
-        self.sessions.put("run-1", spec).unwrap();
+        self.sessions.put(run, spec).unwrap();
     }
 
     /// `host:port` of a name at the origin.
@@ -180,9 +189,7 @@ impl Stand {
 
     /// `Proxy-Authorization` of the session.
     pub(crate) fn authorization(&self) -> String {
-        use base64::Engine;
-        let pair = format!("run-1:{}", self.token);
-        format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))
+        authorization("run-1", &self.token)
     }
 
     /// A raw connection to the proxy.
@@ -210,7 +217,16 @@ impl Stand {
         sni: &str,
         alpn: &[&str],
     ) -> std::io::Result<TlsStream<TcpStream>> {
-        let stream = self.tunnel(authority).await;
+        self.tls_over(self.tunnel(authority).await, Some(sni), alpn).await
+    }
+
+    /// TLS on a tunnel, with this SNI or none at all.
+    pub(crate) async fn tls_over(
+        &self,
+        stream: TcpStream,
+        sni: Option<&str>,
+        alpn: &[&str],
+    ) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = rustls::RootCertStore::empty();
         for certificate in rustls_pemfile::certs(&mut self.ca_pem.as_bytes()) {
             roots.add(certificate.unwrap()).unwrap();
@@ -219,7 +235,9 @@ impl Stand {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|offer| offer.as_bytes().to_vec()).collect();
-        let name = rustls::pki_types::ServerName::try_from(sni.to_owned()).unwrap();
+        config.enable_sni = sni.is_some();
+        let name = sni.unwrap_or("allowed.test").to_owned();
+        let name = rustls::pki_types::ServerName::try_from(name).unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
 
@@ -244,6 +262,17 @@ impl Stand {
     pub(crate) async fn raw(&self, host: &str, bytes: &str) -> String {
         let mut stream = self.h1(host).await;
         stream.write_all(bytes.as_bytes()).await.unwrap();
+        read_all(&mut stream).await
+    }
+
+    /// One request by the plain proxy with an absolute target; the whole answer as text.
+    pub(crate) async fn absolute(&self, line: &str, host: &str) -> String {
+        let mut stream = self.dial().await;
+        let request = format!(
+            "{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nProxy-Authorization: {}\r\n\r\n",
+            self.authorization()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
         read_all(&mut stream).await
     }
 
@@ -279,6 +308,13 @@ impl Stand {
             tokio::task::yield_now().await;
         }
     }
+}
+
+/// `Proxy-Authorization` of a session.
+pub(crate) fn authorization(run: &str, token: &str) -> String {
+    use base64::Engine;
+    let pair = format!("{run}:{token}");
+    format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))
 }
 
 /// Reads a head, to its empty line.

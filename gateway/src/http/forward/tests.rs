@@ -30,7 +30,7 @@ fn fields_of_the_hop_are_taken_off_with_those_that_connection_lists() {
         .body(())
         .unwrap()
         .into_parts();
-    canonical_request(&mut parts, &decided("/a", None)).unwrap();
+    canonical_fields(&mut parts.headers).unwrap();
     let mut names: Vec<_> = parts.headers.keys().map(HeaderName::as_str).collect();
     names.sort_unstable();
     assert_eq!(names, ["accept", "authorization", "host"]);
@@ -43,7 +43,7 @@ fn what_is_decided_is_what_is_sent() {
         .body(())
         .unwrap()
         .into_parts();
-    canonical_request(&mut parts, &decided("/a/../b", Some("x=%41"))).unwrap();
+    decided_target(&mut parts, &decided("/a/../b", Some("x=%41"))).unwrap();
     assert_eq!(parts.uri.to_string(), "/b?x=%41");
 }
 
@@ -56,7 +56,7 @@ fn cookie_crumbs_become_one_field() {
         .body(())
         .unwrap()
         .into_parts();
-    canonical_request(&mut parts, &decided("/", None)).unwrap();
+    canonical_fields(&mut parts.headers).unwrap();
     assert_eq!(
         parts.headers.get_all("cookie").iter().collect::<Vec<_>>(),
         ["a=1; b=2"]
@@ -71,7 +71,7 @@ fn only_the_wish_for_trailers_survives() {
         .body(())
         .unwrap()
         .into_parts();
-    canonical_request(&mut parts, &decided("/", None)).unwrap();
+    canonical_fields(&mut parts.headers).unwrap();
     assert_eq!(parts.headers["te"], "trailers");
 }
 
@@ -98,7 +98,7 @@ fn codings_that_cannot_be_looked_into_are_not_asked_for() {
             .body(())
             .unwrap()
             .into_parts();
-        canonical_request(&mut parts, &decided("/", None)).unwrap();
+        canonical_fields(&mut parts.headers).unwrap();
         assert_eq!(parts.headers["accept-encoding"], sent);
     }
 }

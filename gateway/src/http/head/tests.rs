@@ -178,3 +178,30 @@ fn authorities_are_read_whole_or_not_at_all() {
         assert!(parse_authority(text, None).is_err(), "{text}");
     }
 }
+
+#[test]
+fn a_policy_sees_every_field_but_credentials_the_hop_and_the_host() {
+    let (parts, ()) = Request::builder()
+        .header("Accept", "text/html")
+        .header("accept", "a/b")
+        .header("x-odd", HeaderValue::from_bytes(b"caf\xe9").unwrap())
+        .header("host", "allowed.test")
+        .header("authorization", "Bearer x")
+        .header("cookie", "a=1")
+        .header("proxy-authorization", "Basic x")
+        .header("te", "trailers")
+        .body(())
+        .unwrap()
+        .into_parts();
+    let mut seen = fields(&parts.headers);
+    seen.sort();
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(
+        seen,
+        [
+            pair("accept", "a/b"),
+            pair("accept", "text/html"),
+            pair("x-odd", "caf\u{e9}")
+        ]
+    );
+}

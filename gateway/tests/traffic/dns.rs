@@ -1,0 +1,93 @@
+//! A name server on loopback that answers as it is told and notes what it was asked.
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::rdata::{A, AAAA, CNAME};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
+use sallyport_gateway::names::resolve::Resolver;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use tokio::net::UdpSocket;
+
+/// A running name server, gone when dropped.
+pub(crate) struct Dns {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+    answers: Arc<Mutex<Vec<IpAddr>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Dns {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Dns {
+    /// A server that has these addresses for every name, behind an alias where one is given.
+    pub(crate) async fn new(answers: &[&str], alias: Option<&'static str>) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let answers = Arc::new(Mutex::new(read(answers)));
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (noting, having) = (asked.clone(), answers.clone());
+        let task = tokio::spawn(async move {
+            let mut buffer = [0; 1500];
+            while let Ok((count, peer)) = socket.recv_from(&mut buffer).await {
+                let query = Message::from_vec(&buffer[..count]).unwrap();
+                let question = &query.queries[0];
+                noting
+                    .lock()
+                    .unwrap()
+                    .push(format!("{} {}", question.name(), question.query_type()));
+                let reply = reply(&query, &having.lock().unwrap().clone(), alias);
+                socket.send_to(&reply, peer).await.unwrap();
+            }
+        });
+        Self {
+            address,
+            asked,
+            answers,
+            task,
+        }
+    }
+
+    /// Other addresses from now on.
+    pub(crate) fn answer(&self, answers: &[&str]) {
+        *self.answers.lock().unwrap() = read(answers);
+    }
+
+    pub(crate) fn resolver(&self) -> Resolver {
+        Resolver::new(&[self.address]).unwrap()
+    }
+
+    /// Names and types, in order.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn read(answers: &[&str]) -> Vec<IpAddr> {
+    answers.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn reply(query: &Message, answers: &[IpAddr], alias: Option<&str>) -> Vec<u8> {
+    let question = query.queries[0].clone();
+    let mut reply = Message::response(query.metadata.id, query.metadata.op_code);
+    reply.metadata.response_code = ResponseCode::NoError;
+    reply.metadata.recursion_available = true;
+    let mut owner = question.name().clone();
+    if let Some(alias) = alias {
+        let target = Name::from_ascii(alias).unwrap();
+        reply.add_answer(Record::from_rdata(owner, 0, RData::CNAME(CNAME(target.clone()))));
+        owner = target;
+    }
+    for address in answers {
+        let data = match (address, question.query_type()) {
+            (IpAddr::V4(four), RecordType::A) => RData::A(A(*four)),
+            (IpAddr::V6(six), RecordType::AAAA) => RData::AAAA(AAAA(*six)),
+            _ => continue,
+        };
+        reply.add_answer(Record::from_rdata(owner.clone(), 0, data));
+    }
+    reply.add_query(question);
+    reply.to_vec().unwrap()
+}
