@@ -38,10 +38,7 @@ fn report_for(policy: &str, files: &[RepositoryFile], team: &str) -> Report {
     if !policy.contains("preset:registries") {
         texts.pop();
     }
-    let compiled = match Policy::compile(&texts) {
-        Ok(compiled) => compiled,
-        Err(problems) => panic!("{policy}\n{problems:#?}"),
-    };
+    let compiled = Policy::compile(&texts).expect("a good policy");
     let who = Who {
         team: team.to_owned(),
         ..Who::default()
