@@ -127,11 +127,14 @@ pub(crate) fn documents(documents: &[Document], problems: &mut Vec<Problem>) {
 }
 
 /// Rules that tests name and nobody has written.
-pub(crate) fn tests(documents: &[Document], rules: &[Rule], problems: &mut Vec<Problem>) {
+pub(crate) fn tests<'d>(
+    documents: impl Iterator<Item = &'d Document>,
+    rules: &[Rule],
+    problems: &mut Vec<Problem>,
+) {
     let mut known: Vec<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
     known.push("default");
     for rule in documents
-        .iter()
         .flat_map(|document| &document.tests)
         .filter_map(|test| test.rule.as_ref())
     {

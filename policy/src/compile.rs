@@ -1,17 +1,13 @@
-//! Documents to a policy: sets, credentials and includes resolved, everything checked.
+//! Documents of one layer to rules and credentials: sets and names resolved, each part checked.
 use crate::check;
 use crate::diagnostic::At;
-use crate::document::{CredentialPart, DefaultPart, Document, Effect, RulePart};
+use crate::document::{CredentialPart, Document, Effect, RulePart};
 use crate::host_names::{Breadth, HostNames};
 use crate::host_pattern::HostPattern;
-use crate::include;
 use crate::path_pattern::PathPattern;
-use crate::policy::{HostIndex, LayerPlan};
 use crate::rule::Rule;
-use crate::{Credential, Policy, PolicyText, Problem, Protocol, Severity};
-use sha2::{Digest, Sha256};
+use crate::{Credential, Layer, Problem, Protocol};
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
 /// Port of an allow rule that names none.
 const DEFAULT_PORT: u16 = 443;
@@ -20,82 +16,37 @@ const RULE_LIMIT: usize = 10_000;
 /// Most credentials of one policy.
 const CREDENTIAL_LIMIT: usize = 1_000;
 
-impl Policy {
-    /// Parses, checks and compiles. `texts[0]` is the policy; the others are what its `include` may name. All problems at once.
-    ///
-    /// Problems that are only warnings do not stop it: they are kept in [`Policy::warnings`].
-    pub fn compile(texts: &[PolicyText]) -> Result<Self, Vec<Problem>> {
-        let mut problems = Vec::new();
-        let documents = include::collect(texts, &mut problems);
-        let mut compiler = Compiler::new(&documents, &mut problems);
-        let (credentials, credential_parts) = compiler.credentials(&documents);
-        let rules = compiler.rules(&documents, &credentials);
-        check::documents(&documents, &mut problems);
-        check::rules(&rules, &mut problems);
-        check::tests(&documents, &rules, &mut problems);
-        check::credentials(&credentials, &credential_parts, &rules, &mut problems);
-        problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
-        problems.dedup();
-        if problems.iter().any(|problem| problem.severity == Severity::Error) {
-            return Err(problems);
-        }
-        let hash = hash(texts.iter().chain(include::shipped(texts, &documents)));
-        let mut documents = documents.into_iter();
-        let first = documents.next();
-        Ok(Self {
-            hash,
-            index: HostIndex::new(&rules),
-            rules: rules.into(),
-            credentials: credentials.into(),
-            layers: vec![LayerPlan {
-                layer: crate::Layer::Run,
-                default: first
-                    .as_ref()
-                    .and_then(|document| document.default.as_ref())
-                    .filter(|default| default.value != DefaultPart::Inherit)
-                    .map_or(DefaultPart::Deny, |default| default.value),
-                observe: first.as_ref().is_some_and(|document| document.observe.is_some()),
-                reach: crate::layer::Layers::default(),
-            }],
-            tests: first.map(|document| document.tests).unwrap_or_default(),
-            warnings: problems,
-        })
-    }
-}
-
-/// Length-prefixed, so that no two lists of texts have the same bytes.
-fn hash<'t>(texts: impl Iterator<Item = &'t PolicyText>) -> String {
-    let mut hasher = Sha256::new();
-    for part in texts.flat_map(|text| [&text.name, &text.text]) {
-        hasher.update((part.len() as u64).to_be_bytes());
-        hasher.update(part.as_bytes());
-    }
-    hasher
-        .finalize()
-        .iter()
-        .fold(String::with_capacity(64), |mut hex, byte| {
-            // Writing into a `String` cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
-}
-
-struct Compiler<'a> {
+/// Compiles the files of one layer.
+pub(crate) struct Compiler<'a> {
     hosts: HostNames<'a>,
+    layer: Layer,
     problems: &'a mut Vec<Problem>,
 }
 
+/// What is compiled so far, of the layers above and of this one.
+#[derive(Default)]
+pub(crate) struct Compiled<'d> {
+    pub(crate) credentials: Vec<Credential>,
+    /// Where each credential comes from.
+    pub(crate) parts: Vec<&'d CredentialPart>,
+    pub(crate) rules: Vec<Rule>,
+    /// The first rule of each id.
+    first: HashMap<&'d str, &'d RulePart>,
+}
+
 impl<'a> Compiler<'a> {
-    fn new(documents: &'a [Document], problems: &'a mut Vec<Problem>) -> Self {
+    pub(crate) fn new(documents: &'a [Document], layer: Layer, problems: &'a mut Vec<Problem>) -> Self {
         Self {
             hosts: HostNames::new(documents, problems),
+            layer,
             problems,
         }
     }
 
-    fn credentials<'d>(&mut self, documents: &'d [Document]) -> (Vec<Credential>, Vec<&'d CredentialPart>) {
-        let mut credentials: Vec<Credential> = Vec::new();
-        let mut parts: Vec<&CredentialPart> = Vec::new();
+    pub(crate) fn credentials<'d>(&mut self, documents: &'d [Document], compiled: &mut Compiled<'d>) {
+        let Compiled {
+            credentials, parts, ..
+        } = compiled;
         for part in documents.iter().flat_map(|document| &document.credentials) {
             if let Some(first) = parts.iter().find(|first| first.name.value == part.name.value) {
                 self.problems.push(part.name.at.error(format!(
@@ -128,12 +79,16 @@ impl<'a> Compiler<'a> {
             });
             parts.push(part);
         }
-        (credentials, parts)
     }
 
-    fn rules(&mut self, documents: &[Document], credentials: &[Credential]) -> Vec<Rule> {
-        let mut rules: Vec<Rule> = Vec::new();
-        let mut first: HashMap<&str, &RulePart> = HashMap::new();
+    /// Its `use` may name what the layers above bind, and what this one does.
+    pub(crate) fn rules<'d>(&mut self, documents: &'d [Document], compiled: &mut Compiled<'d>) {
+        let Compiled {
+            credentials,
+            rules,
+            first,
+            ..
+        } = compiled;
         for part in documents.iter().flat_map(|document| &document.rules) {
             let id = part.id.value.as_str();
             if rules.len() >= RULE_LIMIT {
@@ -157,7 +112,6 @@ impl<'a> Compiler<'a> {
             first.entry(id).or_insert(part);
             rules.push(self.rule(part, credentials));
         }
-        rules
     }
 
     fn rule(&mut self, part: &RulePart, credentials: &[Credential]) -> Rule {
@@ -229,7 +183,7 @@ impl<'a> Compiler<'a> {
                 (None, _) => None,
             },
             hint: part.hint.clone(),
-            layer: crate::Layer::Run,
+            layer: self.layer,
             observe: part.observe.is_some(),
             limits: part.limit.as_ref().map(|limit| limit.value.clone()),
             during: part.during.as_ref().map(|during| during.value.clone()),

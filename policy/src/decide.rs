@@ -38,18 +38,23 @@ impl Policy {
     }
 
     pub(crate) fn answer(&self, question: Question<'_>) -> Decision {
-        let weighed = self.weigh(question);
-        let verdict = self.combine(&weighed, question.request);
-        self.conclude(&weighed, &verdict, question)
+        self.answer_from(&self.weigh(question), question)
+    }
+
+    fn answer_from(&self, weighed: &Weighed<'_>, question: Question<'_>) -> Decision {
+        let verdict = self.combine(weighed, question.request);
+        self.conclude(weighed, &verdict, question)
     }
 
     fn weigh<'q>(&self, question: Question<'q>) -> Weighed<'q> {
         let mut weighed = Weighed::default();
-        self.index.each(&question.request.destination.host, |number| {
+        let each_counts = !question.overlay.grants.is_empty() || !question.without.is_empty();
+        let Request { destination, moment } = question.request;
+        self.index.each(&destination.host, moment, each_counts, |number| {
             if let Some(rule) = self.rule(number)
                 && !question.without.contains(&number)
             {
-                let fit = rule.fit(question.request, question.who, question.now);
+                let fit = rule.fit_here(question.request, question.who, question.now);
                 weighed.add(number, rule, fit, question);
             }
         });
@@ -254,3 +259,6 @@ impl Verdict {
             .min_by_key(|it| (it.asks, it.layer, it.ease, it.rule.map(|(number, _)| number)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,7 +73,7 @@ pub(crate) struct CredentialPart {
 }
 
 /// What a rule does with what it matches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Effect {
     Allow,
     Deny,

@@ -94,6 +94,9 @@ pub enum GrantRefused {
     NeedsPerson {
         /// The refusing rule.
         rule: String,
+        /// Who may agree, as `team:NAME` or `user:NAME`; empty means whoever may approve at all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        approvers: Vec<String>,
     },
     /// No.
     #[error("rule `{rule}` cannot be lifted")]

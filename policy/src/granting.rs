@@ -1,5 +1,6 @@
 //! What may be granted to an agent that asks: by the policy itself, or by a person.
 use crate::document::{DefaultPart, Effect, GrantScope, TermsPart};
+use crate::layer::Layers;
 use crate::rule::Rule;
 use crate::{CanonicalPath, Destination, Grant, GrantRefused, Host, Policy, Wanted, Who};
 
@@ -27,6 +28,7 @@ impl Policy {
         if !terms.by_rule {
             return Err(GrantRefused::NeedsPerson {
                 rule: rule.id.clone(),
+                approvers: terms.approvers.clone(),
             });
         }
         make(rule, terms, &asked, now, "policy")
@@ -52,7 +54,15 @@ impl Policy {
         )
     }
 
-    /// The rule whose refusal stands in the way and may be lifted, with its terms.
+    /// Who may agree to lift the rule of this id, as `team:NAME` or `user:NAME`; none means whoever may approve at all. To check
+    /// it is the caller's business.
+    pub fn approvers(&self, rule: &str) -> &[String] {
+        let rule = self.rules.iter().find(|own| own.id == rule);
+        rule.and_then(|rule| rule.terms.as_ref())
+            .map_or(&[], |terms| &terms.approvers)
+    }
+
+    /// The rule whose refusal stands in the way and may be lifted, with its terms: that of the uppermost layer that refuses.
     fn refusing(
         &self,
         asked: &Asked<'_>,
@@ -66,50 +76,90 @@ impl Policy {
             };
             match reach(rule, asked, who) {
                 Reach::None => {}
-                _ if !rule.is_in_force(now) => {}
+                _ if !rule.is_in_force(now) || (rule.observe && rule.effect != Effect::Allow) => {}
                 reach => spoken.push((rule, reach)),
             }
         }
-        let of = |effect: Effect| spoken.iter().filter(move |(rule, _)| rule.effect == effect);
-        // What is denied as a whole needs its hardest refusal lifted; a narrower one stands only for its part.
-        let whole = of(Effect::Deny)
-            .filter(|(_, reach)| *reach == Reach::Whole)
-            .map(|(rule, _)| *rule);
-        let part = of(Effect::Deny)
-            .filter(|(rule, reach)| *reach == Reach::Part && rule.terms.is_some())
-            .map(|(rule, _)| *rule);
-        let hardest = |rule: &&Rule| {
-            rule.terms
-                .as_ref()
-                .map_or(0, |terms| if terms.by_rule { 2 } else { 1 })
-        };
-        let found = whole
-            .min_by_key(hardest)
-            .or_else(|| part.max_by_key(hardest))
-            .or_else(|| of(Effect::Ask).map(|(rule, _)| *rule).next());
-        if let Some(rule) = found {
-            return match &rule.terms {
-                Some(terms) => Ok((rule, terms)),
-                None => Err(GrantRefused::NotGrantable {
-                    rule: rule.id.clone(),
+        let special = crate::wording::is_special(&asked.destination.host);
+        let mut standing: Vec<Refused<'_>> = Vec::new();
+        let mut allowed = "default";
+        for plan in &self.layers {
+            let own: Vec<(&Rule, Reach)> = spoken
+                .iter()
+                .filter(|(rule, _)| rule.layer == plan.layer)
+                .copied()
+                .collect();
+            let allow = own.iter().find(|(rule, _)| rule.effect == Effect::Allow);
+            let rule = refusing_rule(&own);
+            if rule.map_or(allow.is_some(), |rule| rule.terms.is_some()) {
+                standing.retain(|above| !above.widen.contains(plan.layer));
+            }
+            match (rule, allow) {
+                _ if plan.observe && !special => {}
+                (Some(rule), _) => standing.push(Refused {
+                    rule: Some(rule),
+                    widen: rule.widen.iter().copied().collect(),
                 }),
-            };
+                (None, Some((rule, _))) => allowed = &rule.id,
+                (None, None) if plan.default == DefaultPart::Inherit => {}
+                (None, None) if plan.default == DefaultPart::Allow && !special => {}
+                (None, None) => standing.push(Refused {
+                    rule: None,
+                    widen: plan.reach,
+                }),
+            }
         }
-        if let Some((rule, _)) = of(Effect::Allow).next() {
+        let Some(first) = standing.first() else {
             return Err(GrantRefused::AlreadyAllowed {
-                rule: rule.id.clone(),
+                rule: allowed.to_owned(),
             });
-        }
-        let allows = self.layers.iter().all(|plan| plan.default != DefaultPart::Deny);
-        let rule = if allows && !crate::wording::is_special(&asked.destination.host) {
-            return Err(GrantRefused::AlreadyAllowed {
-                rule: "default".into(),
-            });
-        } else {
-            "default".to_owned()
         };
-        Err(GrantRefused::NotGrantable { rule })
+        // A grant for one refusal helps only where the others can be lifted too.
+        match standing.iter().find(|refused| refused.terms().is_none()) {
+            Some(fixed) => Err(GrantRefused::NotGrantable {
+                rule: fixed.rule.map_or("default", |rule| &rule.id).to_owned(),
+            }),
+            None => first.terms().ok_or_else(|| GrantRefused::NotGrantable {
+                rule: "default".to_owned(),
+            }),
+        }
     }
+}
+
+/// A refusal of one layer.
+struct Refused<'p> {
+    /// None where no rule names what is wanted.
+    rule: Option<&'p Rule>,
+    /// The layers below that may allow it all the same.
+    widen: Layers,
+}
+
+impl<'p> Refused<'p> {
+    fn terms(&self) -> Option<(&'p Rule, &'p TermsPart)> {
+        let rule = self.rule?;
+        Some((rule, rule.terms.as_ref()?))
+    }
+}
+
+/// The rule of one layer whose refusal must be lifted first. What is denied as a whole needs its hardest refusal lifted; a
+/// narrower one stands only for its part.
+fn refusing_rule<'p>(own: &[(&'p Rule, Reach)]) -> Option<&'p Rule> {
+    let of = |effect: Effect| own.iter().filter(move |(rule, _)| rule.effect == effect);
+    let whole = of(Effect::Deny)
+        .filter(|(_, reach)| *reach == Reach::Whole)
+        .map(|(rule, _)| *rule);
+    let part = of(Effect::Deny)
+        .filter(|(rule, reach)| *reach == Reach::Part && rule.terms.is_some())
+        .map(|(rule, _)| *rule);
+    let hardest = |rule: &&Rule| {
+        rule.terms
+            .as_ref()
+            .map_or(0, |terms| if terms.by_rule { 2 } else { 1 })
+    };
+    whole
+        .min_by_key(hardest)
+        .or_else(|| part.max_by_key(hardest))
+        .or_else(|| of(Effect::Ask).map(|(rule, _)| *rule).next())
 }
 
 fn read(wanted: &Wanted) -> Result<Asked<'_>, GrantRefused> {

@@ -4,6 +4,7 @@
 //! editor explain with it, so that all of them give the same answer.
 
 mod address;
+mod bucket;
 mod check;
 mod compile;
 pub mod credential;
@@ -17,12 +18,16 @@ pub mod explain;
 pub mod grant;
 mod granting;
 pub mod host;
+mod host_index;
 mod host_names;
 mod host_pattern;
 pub mod include;
 mod layer;
+mod layer_check;
+mod layering;
 mod limits;
 pub mod path;
+mod path_index;
 mod path_pattern;
 mod policy;
 pub mod preflight;

@@ -12,8 +12,9 @@ pub(crate) struct PathPattern {
     segments: Vec<Segment>,
 }
 
+/// A part of a pattern between slashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Segment {
+pub(crate) enum Segment {
     /// Exactly this canonical text.
     Literal(String),
     /// One segment that is not empty.
@@ -65,6 +66,11 @@ impl PathPattern {
             text: text.to_owned(),
             segments,
         })
+    }
+
+    /// Its parts.
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.segments
     }
 
     /// As written.
@@ -189,7 +195,7 @@ fn literal(piece: &str) -> Result<String, (String, Option<String>)> {
 }
 
 /// First piece at the beginning, last at the end, the others in order between them.
-fn pieces_fit(pieces: &[String], text: &str) -> bool {
+pub(crate) fn pieces_fit(pieces: &[String], text: &str) -> bool {
     let [head, middle @ .., tail] = pieces else {
         return false;
     };

@@ -1,11 +1,9 @@
 //! A compiled policy: the rules, found by host.
 use crate::document::{DefaultPart, TestPart};
-use crate::host_pattern::HostPattern;
+use crate::host_index::HostIndex;
 use crate::layer::Layers;
 use crate::rule::Rule;
-use crate::{Credential, Host, Layer, Problem};
-use ipnet::IpNet;
-use std::collections::HashMap;
+use crate::{Credential, Layer, Problem};
 use std::sync::Arc;
 
 /// A compiled policy. Immutable; a change makes a new one.
@@ -48,67 +46,14 @@ pub(crate) struct LayerPlan {
     pub(crate) reach: Layers,
 }
 
-/// Which rules may name a host: one look-up per label of a name instead of a walk over all rules.
-#[derive(Debug, Default)]
-pub(crate) struct HostIndex {
-    names: HashMap<String, Vec<u32>>,
-    under: HashMap<String, Vec<u32>>,
-    any: Vec<u32>,
-    nets: Vec<(IpNet, u32)>,
-}
-
-impl HostIndex {
-    pub(crate) fn new(rules: &[Rule]) -> Self {
-        let mut index = Self::default();
-        for (number, rule) in (0u32..).zip(rules) {
-            for pattern in &rule.hosts {
-                match pattern {
-                    HostPattern::Any => index.any.push(number),
-                    HostPattern::Name(name) => index.names.entry(name.clone()).or_default().push(number),
-                    HostPattern::Under(domain) => index.under.entry(domain.clone()).or_default().push(number),
-                    HostPattern::Net(net) => index.nets.push((*net, number)),
-                }
-            }
+impl LayerPlan {
+    /// Where there is no layer at all, nothing is allowed.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            layer: Layer::Run,
+            default: DefaultPart::Deny,
+            observe: false,
+            reach: Layers::default(),
         }
-        index
-    }
-
-    /// Calls with the numbers of the rules that name this host, in no order, and maybe more than once.
-    pub(crate) fn each(&self, host: &Host, mut visit: impl FnMut(u32)) {
-        self.any.iter().copied().for_each(&mut visit);
-        match host {
-            Host::Name(name) => {
-                self.names
-                    .get(&**name)
-                    .into_iter()
-                    .flatten()
-                    .copied()
-                    .for_each(&mut visit);
-                let mut rest = &**name;
-                while let Some((_, domain)) = rest.split_once('.') {
-                    self.under
-                        .get(domain)
-                        .into_iter()
-                        .flatten()
-                        .copied()
-                        .for_each(&mut visit);
-                    rest = domain;
-                }
-            }
-            Host::Address(address) => self
-                .nets
-                .iter()
-                .filter(|(net, _)| net.contains(address))
-                .for_each(|(_, number)| visit(*number)),
-        }
-    }
-
-    /// The same, in the policy's order, each once.
-    pub(crate) fn candidates(&self, host: &Host) -> Vec<u32> {
-        let mut found = Vec::new();
-        self.each(host, |number| found.push(number));
-        found.sort_unstable();
-        found.dedup();
-        found
     }
 }

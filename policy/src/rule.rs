@@ -107,6 +107,14 @@ impl Rule {
 
     /// How it fits what is known of this request, at this instant.
     pub(crate) fn fit(&self, request: &Request, who: &Who, now: jiff::Timestamp) -> Fit {
+        match self.names(&request.destination.host) {
+            true => self.fit_here(request, who, now),
+            false => Fit::Miss(Miss::Host),
+        }
+    }
+
+    /// The same, where it is known that the host is named.
+    pub(crate) fn fit_here(&self, request: &Request, who: &Who, now: jiff::Timestamp) -> Fit {
         match self.fit_always(request, who) {
             Fit::Miss(miss) => Fit::Miss(miss),
             _ if !self.is_in_force(now) => Fit::Miss(Miss::Time),
@@ -147,15 +155,13 @@ impl Rule {
         }
     }
 
-    /// Host, port, who, and for what may let pass: whether a special address is named.
+    /// Whether this host is named.
+    pub(crate) fn names(&self, host: &Host) -> bool {
+        self.hosts.iter().any(|pattern| pattern.matches(host))
+    }
+
+    /// Port, who, and for what may let pass: whether a special address is named. That the host is named is known.
     pub(crate) fn misses_place(&self, destination: &Destination, who: &Who) -> Option<Miss> {
-        if !self
-            .hosts
-            .iter()
-            .any(|pattern| pattern.matches(&destination.host))
-        {
-            return Some(Miss::Host);
-        }
         if !self.ports.is_empty()
             && !self
                 .ports

@@ -213,7 +213,10 @@ fn asking_is_refused_with_a_hint_until_a_person_agrees() {
     };
     assert_eq!(
         policy.grant(&wanted, &Who::default(), now()),
-        Err(GrantRefused::NeedsPerson { rule: "merge".into() })
+        Err(GrantRefused::NeedsPerson {
+            rule: "merge".into(),
+            approvers: Vec::new()
+        })
     );
     let mut grant = policy
         .grant_by_person(&wanted, &Who::default(), now(), "ann")

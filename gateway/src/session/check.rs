@@ -85,7 +85,7 @@ pub(super) fn access_record(
         Err(refused) => {
             let rule = match refused {
                 GrantRefused::AlreadyAllowed { rule }
-                | GrantRefused::NeedsPerson { rule }
+                | GrantRefused::NeedsPerson { rule, .. }
                 | GrantRefused::NotGrantable { rule } => rule.clone(),
                 GrantRefused::Malformed { .. } => String::new(),
             };
