@@ -4,6 +4,7 @@
 //! supervisor. See [`types`] for the calls.
 pub mod handlers;
 pub mod handover;
+mod policies;
 pub mod serve;
 pub mod types;
 

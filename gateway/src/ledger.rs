@@ -5,6 +5,7 @@
 //! the same id. Whatever ends before its record is due has exactly one.
 use crate::audit::{AuditError, OPEN, Sink};
 use crate::control::types::{AuditRecord, Verdict};
+use crate::metrics::Metrics;
 use crate::secret::SessionSecrets;
 use crate::session::exceeded::Exceeded;
 use crate::session::{Decided, Session};
@@ -23,6 +24,7 @@ const PATH_BYTES: usize = 2048;
 pub struct Recorder {
     sink: Sink,
     tasks: TaskTracker,
+    metrics: Metrics,
 }
 
 /// What passes while an exchange goes on; shared with its bodies.
@@ -73,9 +75,9 @@ pub struct Ledger {
 }
 
 impl Recorder {
-    /// Writes to `sink`; records that are written in the background are awaited by `tasks`.
-    pub fn new(sink: Sink, tasks: TaskTracker) -> Self {
-        Self { sink, tasks }
+    /// Writes to `sink`; records that are written in the background are awaited by `tasks`, decisions counted by `metrics`.
+    pub fn new(sink: Sink, tasks: TaskTracker, metrics: Metrics) -> Self {
+        Self { sink, tasks, metrics }
     }
 
     /// Whether records can be written now.
@@ -178,6 +180,7 @@ impl Ledger {
             Decision::Ask(refusal) => self.refused(Verdict::Asked, refusal),
             Decision::Deny(refusal) => self.refused(Verdict::Denied, refusal),
         }
+        self.recorder.metrics.decision(self.record.verdict);
     }
 
     /// Notes that more was asked for than a rule lets pass.

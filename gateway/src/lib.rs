@@ -11,12 +11,15 @@ pub mod http;
 pub mod intake;
 pub mod ledger;
 pub mod limits;
+pub mod metrics;
 pub mod names;
 pub mod payload;
 pub mod secret;
 pub mod session;
 pub mod sniff;
+pub mod standing;
 pub mod start;
+pub mod state_file;
 pub mod stream;
 pub mod tls;
 pub mod tunnel;
@@ -26,6 +29,7 @@ use audit::Sink;
 use intake::Doors;
 use ledger::Recorder;
 use limits::Limits;
+use metrics::Metrics;
 use names::resolve::Resolver;
 use session::Sessions;
 use std::net::SocketAddr;
@@ -95,6 +99,7 @@ pub struct Shared {
 #[derive(Debug, Clone)]
 pub struct Gateway {
     shared: Arc<Shared>,
+    metrics: Metrics,
     proxy: Arc<TcpListener>,
 }
 
@@ -102,12 +107,13 @@ impl Gateway {
     /// Puts the parts together; nothing is accepted yet but for handed-over listeners.
     pub fn new(assembly: Assembly) -> Result<Self, AssemblyError> {
         let limits = Arc::new(assembly.limits);
+        let metrics = Metrics::default();
         let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
         let mut own = assembly.own;
         own.push(assembly.proxy.local_addr()?);
         let shared = Shared {
             sessions: assembly.sessions,
-            recorder: Recorder::new(assembly.sink, tasks.clone()),
+            recorder: Recorder::new(assembly.sink, tasks.clone(), metrics.clone()),
             leaves: Leaves::new(assembly.authority)?,
             upstream: Upstream::new(
                 assembly.resolver,
@@ -123,6 +129,7 @@ impl Gateway {
         };
         Ok(Self {
             shared: Arc::new(shared),
+            metrics,
             proxy: Arc::new(assembly.proxy),
         })
     }
@@ -130,6 +137,11 @@ impl Gateway {
     /// PEM of the authority that machines must trust.
     pub fn authority_pem(&self) -> &str {
         self.shared.leaves.authority_pem()
+    }
+
+    /// What it counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Serves the explicit proxy until `drain` is called.

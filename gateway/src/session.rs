@@ -6,7 +6,7 @@ use crate::control::types::{CredentialView, SessionSpec, SessionView};
 use crate::secret::SessionSecrets;
 use arc_swap::ArcSwap;
 use sallyport_policy::{
-    Decision, Grant, Moment, Overlay, Permit, Policy, Reason, Refusal, Remedy, Request, Who,
+    Decision, Grant, Moment, Overlay, Permit, Policy, Problem, Reason, Refusal, Remedy, Request, Who,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,9 +19,11 @@ mod bind;
 mod check;
 pub mod exceeded;
 pub mod keep;
+pub mod layers;
 mod opened;
 pub mod quota;
 pub mod registry;
+pub mod renew;
 
 use exceeded::Exceeded;
 use keep::{Keeper, Kept, StateError};
@@ -46,7 +48,8 @@ struct Live {
     who: Arc<Who>,
     hosts: Arc<BTreeMap<String, IpAddr>>,
     upstream_roots_pem: Arc<str>,
-    policy: Policy,
+    /// Or what is wrong with it: then nothing passes.
+    policy: Result<Policy, Vec<Problem>>,
     secrets: Arc<SessionSecrets>,
     warnings: Vec<String>,
 }
@@ -95,9 +98,9 @@ impl Session {
     pub fn secrets(&self) -> Arc<SessionSecrets> {
         self.live.load().secrets.clone()
     }
-    /// Hash of the policy in force.
+    /// Hash of the policy in force; empty where none can be used.
     pub fn policy_hash(&self) -> String {
-        self.live.load().policy.hash().to_owned()
+        self.live.load().policy_hash().to_owned()
     }
     /// Cancelled when the session is removed: close everything that hangs on it.
     pub fn closed(&self) -> &CancellationToken {
@@ -122,14 +125,14 @@ impl Session {
         let at = jiff::Timestamp::now();
         let live = self.live.load();
         let overlay = self.overlay.load();
-        let mut decision = live.policy.decide(request, &live.who, &overlay, at);
+        let mut decision = live.decide(request, &overlay, at);
         if !matches!(request.moment, Moment::Connect) && rests_on_uses(&decision, &overlay) {
             decision = self.spend(&live, request, at);
         }
         Decided {
             id: new_id(),
             at,
-            policy_hash: live.policy.hash().to_owned(),
+            policy_hash: live.policy_hash().to_owned(),
             allowed: match &decision {
                 Decision::Allow(permit) => Some(permit.reason(request)),
                 _ => None,
@@ -141,9 +144,10 @@ impl Session {
     /// The rules that could not be weighed though all of a request is known, as those that look at the refs of a push.
     pub fn undecided(&self, request: &Request) -> Vec<String> {
         let (live, overlay) = (self.live.load(), self.overlay.load());
-        let explained = live
-            .policy
-            .explain(request, &live.who, &overlay, jiff::Timestamp::now());
+        let Ok(policy) = &live.policy else {
+            return Vec::new();
+        };
+        let explained = policy.explain(request, &live.who, &overlay, jiff::Timestamp::now());
         let waiting = explained.rules.into_iter().filter(|note| note.matches == "later");
         waiting.map(|note| note.rule).collect()
     }
@@ -162,7 +166,7 @@ impl Session {
     fn spend(&self, live: &Live, request: &Request, at: jiff::Timestamp) -> Decision {
         let mut kept = self.kept();
         let mut overlay = valid(&self.overlay.load(), at);
-        let decision = live.policy.decide(request, &live.who, &overlay, at);
+        let decision = live.decide(request, &overlay, at);
         if !rests_on_uses(&decision, &overlay) {
             return decision;
         }
@@ -180,15 +184,10 @@ impl Session {
             Ok(()) => decision,
             Err(error) => {
                 tracing::error!(session = self.id, %error, "a grant's use could not be written; the request is refused");
-                Decision::Deny(Refusal {
-                    reason: Reason {
-                        rule: "grant".to_owned(),
-                        text: "the gateway cannot write down that the grant was used; try again later"
-                            .to_owned(),
-                    },
-                    remedy: Remedy::None,
-                    hint: None,
-                })
+                refused(
+                    "grant",
+                    "the gateway cannot write down that the grant was used; try again later",
+                )
             }
         }
     }
@@ -250,7 +249,8 @@ impl Session {
     /// As the supervisor sees it.
     fn view(&self, ca_pem: &str) -> SessionView {
         let live = self.live.load();
-        let credentials = live.policy.credentials().iter().filter_map(|credential| {
+        let credentials = live.policy.as_ref().map(Policy::credentials).unwrap_or_default();
+        let credentials = credentials.iter().filter_map(|credential| {
             let binding = live
                 .secrets
                 .bindings()
@@ -265,17 +265,25 @@ impl Session {
         });
         SessionView {
             id: self.id.clone(),
-            policy_hash: live.policy.hash().to_owned(),
+            policy_hash: live.policy_hash().to_owned(),
             proxy_token: self.kept().proxy_token.clone(),
             ca_pem: ca_pem.to_owned(),
             credentials: credentials.collect(),
             warnings: live.warnings.clone(),
+            broken: live.policy.as_ref().err().cloned().unwrap_or_default(),
         }
     }
 }
 
 impl Live {
-    fn new(spec: &SessionSpec, policy: Policy, secrets: SessionSecrets, warnings: Vec<String>) -> Self {
+    fn new(
+        spec: &SessionSpec,
+        policy: Result<Policy, Vec<Problem>>,
+        secrets: SessionSecrets,
+        mut warnings: Vec<String>,
+    ) -> Self {
+        let found = policy.as_ref().map(Policy::warnings).unwrap_or_default();
+        warnings.extend(found.iter().map(ToString::to_string));
         Self {
             who: Arc::new(spec.who.clone()),
             hosts: Arc::new(spec.hosts.clone()),
@@ -285,6 +293,32 @@ impl Live {
             warnings,
         }
     }
+
+    fn policy_hash(&self) -> &str {
+        self.policy.as_ref().map(Policy::hash).unwrap_or_default()
+    }
+
+    fn decide(&self, request: &Request, overlay: &Overlay, at: jiff::Timestamp) -> Decision {
+        match &self.policy {
+            Ok(policy) => policy.decide(request, &self.who, overlay, at),
+            Err(_) => refused(
+                "policy",
+                "the policy of this run cannot be used, so nothing passes; who keeps the policies can see why",
+            ),
+        }
+    }
+}
+
+/// A refusal that comes from no rule and that nobody can grant.
+fn refused(rule: &str, text: &str) -> Decision {
+    Decision::Deny(Refusal {
+        reason: Reason {
+            rule: rule.to_owned(),
+            text: text.to_owned(),
+        },
+        remedy: Remedy::None,
+        hint: None,
+    })
 }
 
 /// A fresh UUID v7.

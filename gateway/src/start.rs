@@ -8,6 +8,7 @@ use crate::secret::store::StoreError;
 use crate::secret::{SecretStore, Sources};
 use crate::session::Sessions;
 use crate::session::keep::StateError;
+use crate::standing::{self, Standing, StandingError};
 use crate::tls::authority::{Authority, AuthorityError};
 use crate::{Assembly, AssemblyError, Gateway};
 use rustix::fs::{FlockOperation, flock};
@@ -19,9 +20,13 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// How often the files of standing policies are looked at.
+const WATCH: Duration = Duration::from_secs(1);
 
 /// How to serve.
 #[derive(Debug)]
@@ -81,6 +86,9 @@ pub enum StartError {
     /// The sessions' file.
     #[error(transparent)]
     Sessions(#[from] StateError),
+    /// The standing policies.
+    #[error("the standing policies cannot be opened: {0}")]
+    Standing(#[from] StandingError),
     /// The control sockets.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -195,13 +203,14 @@ fn written_pid(lock: &mut File) -> String {
 struct Parts {
     gateway: Gateway,
     sessions: Arc<Sessions>,
+    standing: Arc<Standing>,
     sink: Sink,
     control: (UnixListener, Control),
     handover: UnixListener,
     proxy: SocketAddr,
 }
 
-/// Serves until SIGTERM or SIGINT, then ends in order. SIGHUP reads all values anew.
+/// Serves until SIGTERM or SIGINT, then ends in order. SIGHUP reads all values and the standing policies anew.
 /// Prints one JSON line on standard output when every socket listens.
 pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
     prepare(state)?;
@@ -227,13 +236,17 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
     });
     let gateway = parts.gateway.clone();
     tasks.spawn(async move { gateway.run().await });
+    tasks.spawn(watch_policies(parts.standing.clone(), stop.clone()));
     print_ready(parts.proxy, &control, &handover)?;
     tracing::info!(proxy = %parts.proxy, state = %state.display(), "serving");
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = reload.recv() => refresh(parts.sessions.clone()),
+            _ = reload.recv() => {
+                refresh(parts.sessions.clone());
+                tokio::spawn(reload_policies(parts.standing.clone()));
+            }
         }
     }
     tracing::info!("stopping");
@@ -256,7 +269,8 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
     let store = Arc::new(SecretStore::open(state)?);
     let sources = Sources::new(store.clone(), serve.variables, state.join("secret-files"));
     let sink = Sink::open(state)?;
-    let sessions = Sessions::open(state, Arc::new(sources), sink.clone())?;
+    let kept = standing::Kept::open(state)?;
+    let sessions = Sessions::open_under(kept.layers(), state, Arc::new(sources), sink.clone())?;
     let proxy = TcpListener::bind(serve.proxy)
         .await
         .map_err(|error| StartError::Proxy {
@@ -276,8 +290,12 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
         own: Vec::new(),
         limits: Limits::default(),
     })?;
+    let metrics = gateway.metrics().clone();
+    let standing = Standing::start(kept, sessions.clone(), sink.clone(), metrics.clone()).await?;
     let api = Control {
         sessions: sessions.clone(),
+        standing: standing.clone(),
+        metrics,
         sink: sink.clone(),
         secrets: store,
         ca_pem: authority.certificate_pem().into(),
@@ -287,6 +305,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
     Ok(Parts {
         gateway,
         sessions,
+        standing,
         sink,
         control: (control, api),
         handover,
@@ -300,6 +319,36 @@ fn refresh(sessions: Arc<Sessions>) {
         Ok(()) => tracing::info!("all values were read anew"),
         Err(error) => tracing::error!(%error, "values were not read anew"),
     });
+}
+
+async fn reload_policies(standing: Arc<Standing>) {
+    match standing.reload().await {
+        Ok(_) => tracing::info!("the standing policies were looked at"),
+        Err(error) => tracing::error!(%error, "the standing policies could not be looked at"),
+    }
+}
+
+/// Looks for changed files of policies. A fault that lasts is said once.
+async fn watch_policies(standing: Arc<Standing>, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(WATCH);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut said = String::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = tick.tick() => {}
+        }
+        let fault = standing
+            .poll()
+            .await
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default();
+        if fault != said && !fault.is_empty() {
+            tracing::error!(error = fault, "the standing policies could not be looked at");
+        }
+        said = fault;
+    }
 }
 
 fn print_ready(proxy: SocketAddr, control: &Path, handover: &Path) -> io::Result<()> {

@@ -84,7 +84,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Stop(args) => block_on(stop::run(&state_dir(state)?, args)),
         Command::Say(args) => block_on(say::run(&state_dir(state)?, args)),
         Command::Log(args) => block_on(log::run(&state_dir(state)?, args)),
-        Command::Policy(args) => policy::run(args),
+        Command::Policy(args) => policy::run(args, &|| state_dir(state.clone())),
         Command::Secret(args) => block_on(secret::run(&state_dir(state)?, args)),
         Command::Login(args) => block_on(login::run(&state_dir(state)?, args)),
     }

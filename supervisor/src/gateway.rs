@@ -7,8 +7,10 @@ use sallyport_gateway::control::types::{
 
 mod client;
 mod events;
+mod policies;
 
 pub use client::Client;
+pub use policies::Policies;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ pub mod programs;
 mod serve;
 
 use crate::engine::{Engine, EngineError, Parts};
-use crate::gateway::Door;
+use crate::gateway::Client;
 use crate::machine::{Driver, MachineError};
 use crate::model::ModelConfig;
 use crate::people::{Identity, People, PeopleError, owner_name};
@@ -103,8 +103,8 @@ impl Up {
         let servers = Servers::bind(options.listen, &options.state).await?;
         let beside = parts::Beside::of(&options)?;
         beside.driver.probe().await?;
-        let keeper = Keeper::start(beside.launch, Arc::clone(&beside.door)).await?;
-        match Self::assemble(options, &servers, beside.door, beside.driver).await {
+        let keeper = Keeper::start(beside.launch, beside.client.clone()).await?;
+        match Self::assemble(options, &servers, beside.client, beside.driver).await {
             Ok((engine, app)) => {
                 let servers = servers.serve(&app);
                 Ok(Self {
@@ -125,21 +125,22 @@ impl Up {
     async fn assemble(
         options: Options,
         servers: &Servers,
-        door: Arc<dyn Door>,
+        client: Arc<Client>,
         driver: Arc<dyn Driver>,
     ) -> Result<(Arc<Engine>, App), UpError> {
         let owner = Identity { user: owner_name() };
         let people = People::open(&options.state.join("run/browsers.json"), owner)?;
         let engine = Engine::open(Parts {
             state_dir: options.state.join("engine"),
-            door: Arc::clone(&door),
+            door: client.clone(),
             driver,
             models: options.models,
         })
         .await?;
         let app = App {
             runs: Arc::clone(&engine) as Arc<dyn crate::runs::Runs>,
-            door,
+            door: client.clone(),
+            policies: client,
             people: Arc::new(people),
             registries: Arc::new(Registries::default()),
             address: servers.address(),

@@ -6,7 +6,7 @@ mod problem;
 #[cfg(test)]
 mod tests;
 
-use crate::gateway::Door;
+use crate::gateway::{Door, Policies};
 use crate::people::{Identity, People};
 use crate::registries::Registries;
 use crate::runs::Runs;
@@ -22,6 +22,8 @@ pub struct App {
     pub runs: Arc<dyn Runs>,
     /// The gateway.
     pub door: Arc<dyn Door>,
+    /// The gateway's standing policies.
+    pub policies: Arc<dyn Policies>,
     /// Log-ins.
     pub people: Arc<People>,
     /// This host's package registries.

@@ -55,17 +55,24 @@ struct Stand {
     folder: tempfile::TempDir,
 }
 
-fn stand() -> Stand {
+async fn stand() -> Stand {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let store = Arc::new(SecretStore::open(path).unwrap());
     let variables = Variables::from_environment(std::iter::empty());
     let sources = Arc::new(Sources::new(store.clone(), variables, path.join("files")));
     let sink = Sink::open(path).unwrap();
-    let sessions = Sessions::open(path, sources, sink.clone()).unwrap();
+    let kept = Kept::open(path).unwrap();
+    let sessions = Sessions::open_under(kept.layers(), path, sources, sink.clone()).unwrap();
+    let metrics = Metrics::default();
+    let standing = Standing::start(kept, sessions.clone(), sink.clone(), metrics.clone())
+        .await
+        .unwrap();
     let (host, stop) = (Arc::new(Host::default()), CancellationToken::new());
     let api = Control {
         sessions: sessions.clone(),
+        standing,
+        metrics,
         sink: sink.clone(),
         secrets: store,
         ca_pem: "CA".into(),
@@ -116,7 +123,7 @@ fn wish(host: &str) -> AccessRequest {
 
 #[tokio::test]
 async fn sessions_wishes_and_grants_go_through() {
-    let stand = stand();
+    let stand = stand().await;
     let client = &stand.client;
     assert_eq!(client.health().await.unwrap().pid, std::process::id());
     let view = client.put_session("run-1", &spec()).await.unwrap();
@@ -143,7 +150,7 @@ async fn sessions_wishes_and_grants_go_through() {
 
 #[tokio::test]
 async fn a_broken_policy_comes_back_with_its_problems() {
-    let stand = stand();
+    let stand = stand().await;
     let mut broken = spec();
     broken.policies[0].text = "version: 1\nrulez: []\n".into();
     match stand.client.put_session("run-1", &broken).await.unwrap_err() {
@@ -162,7 +169,7 @@ async fn a_broken_policy_comes_back_with_its_problems() {
 
 #[tokio::test]
 async fn events_come_from_any_point_on_live_and_end_with_the_gateway() {
-    let stand = stand();
+    let stand = stand().await;
     stand.client.put_session("run-1", &spec()).await.unwrap();
     for _ in 0..3 {
         stand.client.access("run-1", &wish("paste.test")).await.unwrap();
@@ -181,7 +188,7 @@ async fn events_come_from_any_point_on_live_and_end_with_the_gateway() {
 
 #[tokio::test]
 async fn the_log_is_searched_with_every_field() {
-    let stand = stand();
+    let stand = stand().await;
     stand.client.put_session("run-1", &spec()).await.unwrap();
     for host in ["docs.test", "paste.test", "a&b=c"] {
         stand.client.access("run-1", &wish(host)).await.unwrap();
@@ -211,7 +218,7 @@ async fn the_log_is_searched_with_every_field() {
 
 #[tokio::test]
 async fn listeners_are_handed_over_in_order_and_work() {
-    let stand = stand();
+    let stand = stand().await;
     stand.client.put_session("run-1", &spec()).await.unwrap();
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -243,7 +250,7 @@ async fn listeners_are_handed_over_in_order_and_work() {
 
 #[tokio::test]
 async fn a_hand_over_that_makes_no_sense_is_refused_in_words() {
-    let stand = stand();
+    let stand = stand().await;
     let one = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let attachment = |count: usize| Attachment {
         redirect: (0..count).map(|_| one()).collect(),

@@ -16,19 +16,32 @@ use sallyport_policy::Grant;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-type Answer<T> = Result<T, Failure>;
+pub(super) type Answer<T> = Result<T, Failure>;
 
 /// A problem on its way out.
 pub(super) struct Failure(Problem);
 
 impl Failure {
-    fn new(status: StatusCode, title: &str, detail: impl ToString) -> Self {
+    pub(super) fn new(status: StatusCode, title: &str, detail: impl ToString) -> Self {
         Self(Problem {
             title: title.to_owned(),
             status: status.as_u16(),
             detail: detail.to_string(),
             policy: Vec::new(),
         })
+    }
+}
+
+impl Failure {
+    /// A policy that cannot be used, with its problems.
+    pub(super) fn of_policy(detail: String, problems: Vec<sallyport_policy::Problem>) -> Self {
+        let mut failure = Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "the policy cannot be used",
+            detail,
+        );
+        failure.0.policy = problems;
+        failure
     }
 }
 
@@ -50,15 +63,7 @@ impl From<SessionError> for Failure {
                 "the call makes no sense",
                 detail,
             ),
-            SessionError::Policy { problems, .. } => {
-                let mut failure = Self::new(
-                    StatusCode::UNPROCESSABLE_ENTITY,
-                    "the policy cannot be used",
-                    detail,
-                );
-                failure.0.policy = problems;
-                failure
-            }
+            SessionError::Policy { problems, .. } => Self::of_policy(detail, problems),
             SessionError::State(_) => Self::new(
                 StatusCode::INSUFFICIENT_STORAGE,
                 "the state cannot be written",
@@ -250,11 +255,11 @@ pub(super) async fn unknown() -> Failure {
     )
 }
 
-fn malformed(error: impl ToString) -> Failure {
+pub(super) fn malformed(error: impl ToString) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, "the call makes no sense", error)
 }
 
-fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Answer<T> {
+pub(super) fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Answer<T> {
     let body = body.map_err(malformed)?;
     serde_json::from_slice(&body).map_err(|error| malformed(format!("the body: {error}")))
 }

@@ -1,8 +1,10 @@
 //! The control API's sockets and routes.
-use super::handlers;
+use super::{handlers, policies};
 use crate::audit::Sink;
+use crate::metrics::Metrics;
 use crate::secret::SecretStore;
 use crate::session::Sessions;
+use crate::standing::Standing;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post, put};
@@ -21,6 +23,10 @@ const BODY: usize = 4 << 20;
 pub struct Control {
     /// Sessions.
     pub sessions: Arc<Sessions>,
+    /// The policies that stand here.
+    pub standing: Arc<Standing>,
+    /// What is counted.
+    pub metrics: Metrics,
     /// The audit log.
     pub sink: Sink,
     /// The encrypted store.
@@ -118,6 +124,13 @@ pub fn router(control: Control) -> Router {
             "/v1/secrets/{name}",
             put(handlers::put_secret).delete(handlers::delete_secret),
         )
+        .route("/v1/policies", get(policies::list))
+        .route("/v1/policies/reload", post(policies::reload))
+        .route(
+            "/v1/policies/{*key}",
+            get(policies::look).put(policies::publish).post(policies::change),
+        )
+        .route("/metrics", get(policies::metrics))
         .fallback(handlers::unknown)
         .layer(DefaultBodyLimit::max(BODY))
         .with_state(control)

@@ -16,6 +16,14 @@
 //! | `GET /v1/secrets` | | names |
 //! | `PUT /v1/secrets/{name}` | the value, `application/octet-stream` | 204 |
 //! | `DELETE /v1/secrets/{name}` | | 204 |
+//! | `GET /v1/policies` | | [`StandingPolicies`] |
+//! | `POST /v1/policies/reload` | | [`StandingPolicies`] after the files were read |
+//! | `GET /v1/policies/{key}/versions` | | `[`[`PolicyVersion`]`]`, newest first; `{key}` is a [`PolicyKey`] as text |
+//! | `GET /v1/policies/{key}/versions/{n}` | | [`PolicyEdition`] |
+//! | `PUT /v1/policies/{key}` | [`Publication`] | [`PolicyVersion`] in force |
+//! | `POST /v1/policies/{key}/rollback` | [`Rollback`] | [`PolicyVersion`] in force, a new one |
+//! | `POST /v1/policies/{key}/withdraw` | [`Withdrawal`] | [`PolicyVersion`], a new one that binds nobody |
+//! | `GET /metrics` | | OpenMetrics text |
 //!
 //! On the socket `handover.sock`: one `SOCK_STREAM` message, a JSON line [`Handover`] with the descriptors as
 //! `SCM_RIGHTS` in the same order as [`Handover::listeners`]; answered by one JSON line [`HandoverAnswer`].
@@ -24,6 +32,13 @@ use sallyport_policy::{PolicyText, Refusal, Wanted, Who};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+
+mod policies;
+
+pub use policies::{
+    PolicyEdition, PolicyKey, PolicyVersion, Publication, Rollback, StandingPolicies, StandingPolicy,
+    Withdrawal,
+};
 
 /// Answer to a health check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +82,9 @@ pub struct SessionView {
     pub credentials: Vec<CredentialView>,
     /// Warnings about policy and bindings, for people.
     pub warnings: Vec<String>,
+    /// Why its policy cannot be used; nothing passes for it until that is mended. Empty where all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<sallyport_policy::Problem>,
 }
 
 /// What the agent may know of a credential.
@@ -171,7 +189,7 @@ pub struct AuditRecord {
     pub session: String,
     /// Who, as vouched for.
     pub user: String,
-    /// `connect`, `http`, `dns`, `tcp`, `access`, `session`, `handshake`.
+    /// `connect`, `http`, `dns`, `tcp`, `access`, `session`, `policy`, `handshake`.
     pub kind: String,
     /// Host as decided on.
     pub host: String,

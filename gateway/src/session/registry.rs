@@ -2,6 +2,7 @@
 use super::bind::{Bound, Placeholders, bind};
 use super::check::{access_record, check_id, checked, random_token, shown};
 use super::keep::{Keeper, Kept, StateError};
+use super::layers::{Layers, NoPolicy};
 use super::quota::Quotas;
 use super::{Live, Session};
 use crate::audit::{AuditError, Sink};
@@ -12,6 +13,7 @@ use sallyport_policy::{Grant, GrantRefused, Host, Overlay, Policy, Problem, Want
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tokio_util::sync::CancellationToken;
 
@@ -24,8 +26,11 @@ pub struct Sessions {
     keeper: Arc<Keeper>,
     sources: Arc<Sources>,
     sink: Sink,
+    layers: ArcSwap<Layers>,
     /// One change at a time: each reads, writes to disk, then shows.
     changing: Mutex<()>,
+    /// Counts sessions that came, changed or went.
+    generation: AtomicU64,
 }
 
 impl fmt::Debug for Sessions {
@@ -64,9 +69,20 @@ pub enum SessionError {
 }
 
 impl Sessions {
-    /// Opens the state and restores every session. A kept policy that no longer compiles leaves its session closed, with
-    /// an error in the log, until the supervisor puts a good one.
+    /// Opens the state without any standing policy; see [`Self::open_under`].
     pub fn open(folder: &Path, sources: Arc<Sources>, sink: Sink) -> Result<Arc<Self>, StateError> {
+        Self::open_under(Layers::default(), folder, sources, sink)
+    }
+
+    /// Opens the state and restores every session, under these standing policies. Where its policy no longer compiles,
+    /// nothing passes for a session, with an error in the log, until the supervisor puts a good one or the standing
+    /// policies are mended.
+    pub fn open_under(
+        layers: Layers,
+        folder: &Path,
+        sources: Arc<Sources>,
+        sink: Sink,
+    ) -> Result<Arc<Self>, StateError> {
         let keeper = Arc::new(Keeper::open(folder)?);
         let kept = keeper.all()?;
         let sessions = Arc::new(Self {
@@ -74,7 +90,9 @@ impl Sessions {
             keeper,
             sources,
             sink: sink.clone(),
+            layers: ArcSwap::from_pointee(layers),
             changing: Mutex::new(()),
+            generation: AtomicU64::new(0),
         });
         for (id, kept) in kept {
             match sessions.restore(&id, kept) {
@@ -143,7 +161,7 @@ impl Sessions {
         let spec = checked(spec)?;
         let _changing = self.changing();
         let there = self.by_id(id);
-        let policy = Policy::compile(&spec.policies).map_err(|problems| SessionError::Policy {
+        let policy = self.policy(&spec).map_err(|problems| SessionError::Policy {
             problems,
             kept: there.is_some(),
         })?;
@@ -160,7 +178,9 @@ impl Sessions {
                 grants: Vec::new(),
             },
         };
-        self.install(id, there, kept, policy)
+        self.install(id, there, kept, Ok(policy))?;
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Records whose session it is and under which policy, unless the log knows it already. Call it after each change,
@@ -182,6 +202,7 @@ impl Sessions {
         if let Some(session) = removed {
             session.closed.cancel();
         }
+        self.generation.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -190,8 +211,7 @@ impl Sessions {
         let _changing = self.changing();
         for session in self.list() {
             let kept = session.kept().clone();
-            let policy = Policy::compile(&kept.spec.policies)
-                .map_err(|problems| SessionError::Policy { problems, kept: true })?;
+            let policy = self.policy(&kept.spec);
             self.install(&session.id.clone(), Some(session), kept, policy)?;
         }
         Ok(())
@@ -238,7 +258,12 @@ impl Sessions {
         let now = jiff::Timestamp::now();
         let answer = {
             let live = session.live.load();
-            live.policy.grant(&request.wanted, &live.who, now)
+            match &live.policy {
+                Ok(policy) => policy.grant(&request.wanted, &live.who, now),
+                Err(_) => Err(GrantRefused::Malformed {
+                    why: "the policy of this run cannot be used".to_owned(),
+                }),
+            }
         };
         let answer = match answer {
             Ok(_) if session.grants().len() >= MOST_GRANTS => Err(GrantRefused::Malformed {
@@ -270,11 +295,37 @@ impl Sessions {
         Err(error.into())
     }
 
+    /// A number that is another one whenever a session came, changed or went.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    pub(super) fn put_layers(&self, layers: Layers) {
+        self.layers.store(Arc::new(layers));
+    }
+
+    fn policy(&self, spec: &SessionSpec) -> Result<Policy, Vec<Problem>> {
+        let layers = self.layers.load();
+        layers
+            .compile(&spec.who, &spec.policies)
+            .map_err(NoPolicy::into_problems)
+    }
+
     fn restore(&self, id: &str, kept: Kept) -> Result<(), SessionError> {
-        let policy = Policy::compile(&kept.spec.policies).map_err(|problems| SessionError::Policy {
-            problems,
-            kept: false,
-        })?;
+        let policy = self.policy(&kept.spec);
+        if let Err(problems) = &policy {
+            let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+            let problems = problems.join("\n");
+            tracing::error!(
+                session = id,
+                problems,
+                "its policy cannot be used: nothing passes for it"
+            );
+        }
         self.install(id, None, kept, policy)
     }
 
@@ -284,21 +335,20 @@ impl Sessions {
         id: &str,
         there: Option<Arc<Session>>,
         kept: Kept,
-        policy: Policy,
+        policy: Result<Policy, Vec<Problem>>,
     ) -> Result<(), SessionError> {
         let before = there.as_ref().map(|session| session.secrets());
         let Bound {
             secrets,
             placeholders,
-            mut warnings,
+            warnings,
         } = bind(
-            policy.credentials(),
+            policy.as_ref().map(Policy::credentials).unwrap_or_default(),
             &self.sources,
             kept.placeholders.clone(),
             before.as_deref(),
         )
         .map_err(SessionError::Failed)?;
-        warnings.extend(policy.warnings().iter().map(ToString::to_string));
         // Grants may be used up meanwhile: the lock is held from reading them to showing the new state.
         let mut guard = there.as_ref().map(|session| session.kept());
         let grants = guard.as_ref().map_or(kept.grants, |now| now.grants.clone());
@@ -334,7 +384,7 @@ impl Sessions {
         Ok(())
     }
 
-    fn changing(&self) -> std::sync::MutexGuard<'_, ()> {
+    pub(super) fn changing(&self) -> std::sync::MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

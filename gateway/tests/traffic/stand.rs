@@ -72,7 +72,7 @@ pub(crate) struct Stand {
     pub(crate) port: u16,
     roots_pem: String,
     serving: tokio::task::JoinHandle<()>,
-    _folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Drop for Stand {
@@ -135,7 +135,7 @@ impl Stand {
             port,
             roots_pem: roots.pem(),
             serving,
-            _folder: folder,
+            folder,
         };
         stand.put(POLICY);
         let view = stand.sessions.view("run-1", &stand.ca_pem).unwrap();

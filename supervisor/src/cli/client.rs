@@ -3,11 +3,13 @@ use super::{Failure, RETRY_LATER};
 use crate::conversation::Entry;
 use crate::runs::{RunRequest, RunSummary};
 use crate::state_dir::StateDir;
-use crate::web::api::{LoginAddress, Message};
+use crate::web::api::{Change, LoginAddress, Message, Texts};
 use futures_util::stream::StreamExt as _;
 use http::Method;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
-use sallyport_gateway::control::types::{AuditQuery, AuditRecord, Problem};
+use sallyport_gateway::control::types::{
+    AuditQuery, AuditRecord, PolicyEdition, PolicyKey, PolicyVersion, Problem, StandingPolicies,
+};
 use serde::de::DeserializeOwned;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -91,6 +93,42 @@ impl Supervisor {
     pub(super) async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditRecord>, Failure> {
         self.read(self.request(Method::GET, "/api/audit").query(query))
             .await
+    }
+
+    pub(super) async fn policies(&self) -> Result<StandingPolicies, Failure> {
+        self.read(self.request(Method::GET, "/api/policies")).await
+    }
+
+    pub(super) async fn policy_versions(&self, key: &PolicyKey) -> Result<Vec<PolicyVersion>, Failure> {
+        let path = format!("/api/policies/{key}/versions");
+        self.read(self.request(Method::GET, &path)).await
+    }
+
+    pub(super) async fn policy_version(
+        &self,
+        key: &PolicyKey,
+        number: u64,
+    ) -> Result<PolicyEdition, Failure> {
+        let path = format!("/api/policies/{key}/versions/{number}");
+        self.read(self.request(Method::GET, &path)).await
+    }
+
+    pub(super) async fn publish_policy(
+        &self,
+        key: &PolicyKey,
+        texts: &Texts,
+    ) -> Result<PolicyVersion, Failure> {
+        let path = format!("/api/policies/{key}");
+        self.read(self.request(Method::PUT, &path).json(texts)).await
+    }
+
+    pub(super) async fn change_policy(
+        &self,
+        key: &PolicyKey,
+        change: &Change,
+    ) -> Result<PolicyVersion, Failure> {
+        let path = format!("/api/policies/{key}");
+        self.read(self.request(Method::POST, &path).json(change)).await
     }
 
     /// Hands every entry after a sequence to `each`, until that breaks or the stream ends; gives the last sequence.

@@ -111,7 +111,7 @@ fn what(record: &AuditRecord) -> String {
     };
     let mut text = match &record.method {
         Some(method) => format!("{method} {place}{}", record.path.as_deref().unwrap_or_default()),
-        None if record.host.is_empty() => record.kind.clone(),
+        None if record.host.is_empty() => format!("{} {}", record.kind, record.rule).trim_end().to_owned(),
         None => format!("{} {place}", record.kind),
     };
     if let Some(status) = record.status {

@@ -4,11 +4,13 @@ mod explain;
 pub mod files;
 mod preflight;
 mod presets;
+mod rollout;
 mod test;
 #[cfg(test)]
 mod tests;
 
 use super::{Failure, INVALID_POLICY};
+use crate::state_dir::StateDir;
 use sallyport_policy::{Policy, Problem, Who};
 use std::io::Write;
 use std::path::Path;
@@ -36,16 +38,34 @@ enum Command {
     Presets(presets::Args),
     /// Tell what a repository will need and the policy lacks, before a machine boots
     Preflight(preflight::Args),
+    /// Put a policy file in force in the gateway, for every run that it binds
+    Publish(rollout::PublishArgs),
+    /// List the versions of the policies that stand in the gateway, newest first
+    Versions(rollout::VersionsArgs),
+    /// Put an older version in force again
+    Rollback(rollout::RollbackArgs),
+    /// End a policy that stands in the gateway
+    Withdraw(rollout::WithdrawArgs),
+    /// Tell which policies stand in the gateway, and whether a file of theirs is broken
+    Status,
 }
+
+/// Where the supervisor is; asked for by those commands alone that need it.
+type State<'a> = &'a dyn Fn() -> Result<StateDir, Failure>;
 
 /// Runs the command: 0 good, 1 failed tests, 2 a request that cannot be read, 3 an invalid policy, 4 gaps that are sure.
-pub fn run(args: Args) -> Result<ExitCode, Failure> {
+pub fn run(args: Args, state: State<'_>) -> Result<ExitCode, Failure> {
     let mut out = std::io::stdout().lock();
-    execute(args, &mut out).map(ExitCode::from)
+    execute(args, state, &mut out).map(ExitCode::from)
 }
 
-fn execute(args: Args, out: &mut dyn Write) -> Result<u8, Failure> {
+fn execute(args: Args, state: State<'_>, out: &mut dyn Write) -> Result<u8, Failure> {
     match args.command {
+        Command::Publish(args) => rollout::publish(&args, state, out),
+        Command::Versions(args) => rollout::versions(&args, state, out),
+        Command::Rollback(args) => rollout::roll_back(&args, state, out),
+        Command::Withdraw(args) => rollout::withdraw(&args, state, out),
+        Command::Status => rollout::status(state, out),
         Command::Check(args) => check::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Test(args) => test::run(&args, out),

@@ -53,12 +53,17 @@ impl Client {
         self.call(Method::POST, &path, Some(json(grant)?)).await.map(drop)
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, GatewayError> {
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, GatewayError> {
         parse(&self.call(Method::GET, path, None).await?)
     }
 
     /// One call; the answer's body where the gateway said yes.
-    async fn call(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Bytes, GatewayError> {
+    pub(super) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Bytes, GatewayError> {
         let whole = async {
             let response = self.send(method, path, body).await?;
             let status = response.status();
@@ -250,13 +255,13 @@ fn segment(id: &str) -> String {
         .replace('+', "%20")
 }
 
-fn json(value: &impl Serialize) -> Result<Bytes, GatewayError> {
+pub(super) fn json(value: &impl Serialize) -> Result<Bytes, GatewayError> {
     serde_json::to_vec(value)
         .map(Bytes::from)
         .map_err(|error| GatewayError::Nonsense(error.to_string()))
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, GatewayError> {
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, GatewayError> {
     serde_json::from_slice(body).map_err(|error| GatewayError::Nonsense(error.to_string()))
 }
 

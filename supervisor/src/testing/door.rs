@@ -137,6 +137,7 @@ impl Door for FakeDoor {
             ca_pem: "ca".into(),
             credentials: vec![credential],
             warnings: Vec::new(),
+            broken: Vec::new(),
         })
     }
 

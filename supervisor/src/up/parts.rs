@@ -2,7 +2,7 @@
 use super::keeper::Launch;
 use super::programs::{self, ProgramError};
 use super::{Options, UpError};
-use crate::gateway::{Client, Door};
+use crate::gateway::Client;
 use crate::machine::Driver;
 use crate::machine::namespace::NamespaceDriver;
 use crate::state_dir::StateDir;
@@ -13,7 +13,7 @@ use tokio::process::Command;
 /// The parts, not yet running.
 pub(super) struct Beside {
     pub(super) launch: Launch,
-    pub(super) door: Arc<dyn Door>,
+    pub(super) client: Arc<Client>,
     pub(super) driver: Arc<dyn Driver>,
 }
 
@@ -21,12 +21,12 @@ impl Beside {
     pub(super) fn of(options: &Options) -> Result<Self, UpError> {
         let state = &options.state;
         let folder = gateway_folder(state);
-        let door = Client::new(folder.join("gateway.sock"), folder.join("handover.sock"));
+        let client = Client::new(folder.join("gateway.sock"), folder.join("handover.sock"));
         let own = std::env::current_exe().map_err(ProgramError::Where)?;
         let shim = programs::sibling(programs::SHIM)?;
         Ok(Self {
             launch: launch(options)?,
-            door: Arc::new(door),
+            client: Arc::new(client),
             driver: Arc::new(NamespaceDriver::new(state.join("machines"), own, shim)),
         })
     }

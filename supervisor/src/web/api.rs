@@ -13,6 +13,11 @@
 //! | `GET /api/runs/{id}/events` (`Last-Event-ID` or `?after=N`) | | SSE of `Entry`, `id` its sequence; 204 where nothing will follow |
 //! | `GET /api/audit?...` | | network log, newest first (`AuditQuery`) |
 //! | `GET /api/host/registries` | | policy and variables for this host's own package registries |
+//! | `GET /api/policies` | | standing policies: in force, broken |
+//! | `POST /api/policies/reload` | | the same, after the gateway looked at its files |
+//! | `GET /api/policies/{key}/versions`, `.../versions/{n}` | | a policy's versions, newest first; one with its texts |
+//! | `PUT /api/policies/{key}` | `Texts` | the version in force; 422 with `policy` problems |
+//! | `POST /api/policies/{key}` | `Change` | the version in force, a new one |
 //! | `POST /api/policy/check` (`?registries=host`) | YAML text | `{"problems": [...]}` |
 //!
 //! Errors are `application/problem+json` (RFC 9457).
@@ -20,6 +25,7 @@ mod audit;
 mod host;
 mod input;
 mod people;
+mod policies;
 mod policy;
 mod runs;
 mod stream;
@@ -29,6 +35,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 pub use people::LoginAddress;
+pub use policies::{Change, Texts};
 pub use policy::Checked;
 pub use runs::Message;
 
@@ -48,6 +55,12 @@ pub(super) fn routes() -> Router<App> {
         .route("/api/runs/{id}/events", get(stream::events))
         .route("/api/audit", get(audit::search))
         .route("/api/host/registries", get(host::registries))
+        .route("/api/policies", get(policies::list))
+        .route("/api/policies/reload", post(policies::reload))
+        .route(
+            "/api/policies/{*key}",
+            get(policies::look).put(policies::publish).post(policies::change),
+        )
         .route("/api/policy/check", post(policy::check))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
 }

@@ -14,10 +14,11 @@ struct Assets;
 /// Routes of pages; `/assets/` and `/login` need no log-in.
 pub(super) fn routes() -> Router<App> {
     Router::new()
-        .route("/", get(|| page("runs.html")))
-        .route("/new", get(|| page("new.html")))
-        .route("/runs/{id}", get(|| page("run.html")))
-        .route("/log", get(|| page("log.html")))
+        .route("/", get(|| page("runs", "Runs")))
+        .route("/new", get(|| page("new", "New run")))
+        .route("/runs/{id}", get(|| page("run", "Run")))
+        .route("/log", get(|| page("log", "Network log")))
+        .route("/policies", get(|| page("policies", "Policies")))
         .route("/login", get(log_in))
         .route("/logout", get(log_out))
         .route(
@@ -40,8 +41,20 @@ pub(super) fn please_log_in() -> Response {
     with_status(StatusCode::UNAUTHORIZED, "login.html")
 }
 
-async fn page(name: &'static str) -> Response {
-    with_status(StatusCode::OK, name)
+/// A page's own content within what all pages have.
+async fn page(name: &'static str, title: &'static str) -> Response {
+    let text = |name: &str| {
+        let asset = Assets::get(name)?;
+        String::from_utf8(asset.data.into_owned()).ok()
+    };
+    let Some((frame, main)) = text("frame.html").zip(text(&format!("{name}.html"))) else {
+        return ApiError::new(StatusCode::NOT_FOUND, format!("there is no page `{name}`")).into_response();
+    };
+    let whole = frame
+        .replace("{title}", title)
+        .replace("{script}", &format!("{name}.js"))
+        .replace("{main}", &main);
+    Html(whole).into_response()
 }
 
 fn with_status(status: StatusCode, name: &str) -> Response {

@@ -1,13 +1,14 @@
 //! The API and the pages as a browser and the command line meet them. Engine and gateway are fakes here: they
 //! keep what they are told and answer from lists; the real ones are used by the workspace's tests.
 mod fakes;
+mod policies;
 mod starter;
 
 use super::{App, for_browsers, for_socket};
 use crate::people::{Identity, People};
 use axum::body::Body;
 use axum::response::Response;
-use fakes::{FakeDoor, FakeRuns};
+use fakes::{FakeDoor, FakePolicies, FakeRuns};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use hyper::service::Service as _;
@@ -21,6 +22,7 @@ const ADDRESS: &str = "http://127.0.0.1:7420";
 struct Bench {
     app: App,
     runs: Arc<FakeRuns>,
+    policies: Arc<FakePolicies>,
     cookie: String,
     _folder: tempfile::TempDir,
 }
@@ -36,9 +38,11 @@ impl Bench {
         let token = people.issue_address(people.owner(), now).unwrap();
         let cookie = format!("sallyport_7420={}", people.log_in(&token, now).unwrap().unwrap());
         let runs = Arc::new(FakeRuns::default());
+        let policies = Arc::new(FakePolicies::default());
         let app = App {
             runs: runs.clone(),
             door: Arc::new(FakeDoor),
+            policies: policies.clone(),
             people: Arc::new(people),
             registries: Arc::default(),
             address: ADDRESS.to_owned(),
@@ -47,6 +51,7 @@ impl Bench {
         Self {
             app,
             runs,
+            policies,
             cookie,
             _folder: folder,
         }

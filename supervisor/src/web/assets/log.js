@@ -25,6 +25,7 @@ function place(record) {
 }
 
 function what(record) {
+  if (!record.host && !record.method) return `${record.kind} ${record.rule}`.trimEnd();
   return record.method ? `${record.method} ${place(record)}${record.path ?? ""}` : `${record.kind} ${place(record)}`;
 }
 

@@ -68,6 +68,9 @@ export function statePill(state) {
   return { word, className: `pill ${look}`.trim() };
 }
 
+const here = location.pathname.startsWith("/runs") || location.pathname === "/new" ? "/" : location.pathname;
+document.querySelector(`nav a[href="${here}"]`)?.setAttribute("aria-current", "page");
+
 call("GET", "/api/me")
   .then((me) => { $("who").replaceChildren(line(me.user), " · ", el("a", { href: "/logout", textContent: "log out" })); })
   .catch(() => {});

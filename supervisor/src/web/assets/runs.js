@@ -18,8 +18,22 @@ function row(run) {
     el("td", { className: "small" }, when(run.created_at), el("span", { className: "faint", textContent: ` by ${line(run.user)}` })));
 }
 
+/** One line where a policy's file is broken or a run is closed by it; the page of policies tells the rest. */
+async function policies() {
+  const state = await call("GET", "/api/policies").catch(() => null);
+  const broken = state?.policies.filter((policy) => policy.broken.length).map((policy) => policy.key) ?? [];
+  const closed = state?.closed.length ?? 0;
+  const said = [
+    broken.length ? `The file of ${broken.join(", ")} cannot be used; what was in force stays so.` : "",
+    closed ? `Nothing passes for ${closed} run${closed === 1 ? "" : "s"}.` : "",
+  ].filter(Boolean).join(" ");
+  $("policies").hidden = !said;
+  if (said) $("policies").replaceChildren(line(said), " ", el("a", { href: "/policies", textContent: "Policies" }));
+}
+
 async function refresh() {
   try {
+    await policies();
     const runs = await call("GET", "/api/runs");
     problem(null);
     const now = JSON.stringify(runs);

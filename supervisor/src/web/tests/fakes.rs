@@ -1,12 +1,13 @@
 //! Fakes of the engine and the gateway: lists and maps, no behaviour of their own.
 use crate::conversation::{Entry, What};
-use crate::gateway::{Door, GatewayError};
+use crate::gateway::{Door, GatewayError, Policies};
 use crate::machine::Attachment;
 use crate::runs::{Outcome, RunRequest, RunState, RunSummary, Runs, RunsError};
 use async_trait::async_trait;
 use futures_util::stream::{BoxStream, StreamExt as _};
 use sallyport_gateway::control::types::{
-    AccessAnswer, AccessRequest, AuditQuery, AuditRecord, Health, SessionSpec, SessionView,
+    AccessAnswer, AccessRequest, AuditQuery, AuditRecord, Health, PolicyEdition, PolicyKey, PolicyVersion,
+    Publication, Rollback, SessionSpec, SessionView, StandingPolicies, Withdrawal,
 };
 use sallyport_policy::{Problem, Severity};
 use std::sync::Mutex;
@@ -201,5 +202,73 @@ impl Door for FakeDoor {
             Some("down.test") => Err(unreachable()),
             _ => Ok(Vec::new()),
         }
+    }
+}
+
+/// Standing policies of a gateway that keeps nothing but who asked for what.
+#[derive(Debug, Default)]
+pub(super) struct FakePolicies {
+    asked: Mutex<Vec<String>>,
+}
+
+impl FakePolicies {
+    pub(super) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    fn note(&self, what: String) -> PolicyVersion {
+        self.asked.lock().unwrap().push(what);
+        PolicyVersion {
+            number: 2,
+            hash: "h".to_owned(),
+            author: "ada".to_owned(),
+            at: jiff::Timestamp::UNIX_EPOCH,
+            note: String::new(),
+            withdrawn: false,
+        }
+    }
+}
+
+#[async_trait]
+impl Policies for FakePolicies {
+    async fn policies(&self) -> Result<StandingPolicies, GatewayError> {
+        Ok(StandingPolicies {
+            policies: Vec::new(),
+            strays: vec!["org.yml".to_owned()],
+            closed: Vec::new(),
+        })
+    }
+    async fn reload_policies(&self) -> Result<StandingPolicies, GatewayError> {
+        Err(unreachable())
+    }
+    async fn policy_versions(&self, key: &PolicyKey) -> Result<Vec<PolicyVersion>, GatewayError> {
+        Ok(vec![self.note(format!("versions of {key}"))])
+    }
+    async fn policy_version(&self, key: &PolicyKey, number: u64) -> Result<PolicyEdition, GatewayError> {
+        Ok(PolicyEdition {
+            version: self.note(format!("{number} of {key}")),
+            texts: Vec::new(),
+        })
+    }
+    async fn publish_policy(
+        &self,
+        key: &PolicyKey,
+        publication: &Publication,
+    ) -> Result<PolicyVersion, GatewayError> {
+        Ok(self.note(format!("{} publishes {key}", publication.author)))
+    }
+    async fn roll_back_policy(
+        &self,
+        key: &PolicyKey,
+        rollback: &Rollback,
+    ) -> Result<PolicyVersion, GatewayError> {
+        Ok(self.note(format!("{} rolls {key} back to {}", rollback.author, rollback.to)))
+    }
+    async fn withdraw_policy(
+        &self,
+        key: &PolicyKey,
+        withdrawal: &Withdrawal,
+    ) -> Result<PolicyVersion, GatewayError> {
+        Ok(self.note(format!("{} withdraws {key}", withdrawal.author)))
     }
 }
