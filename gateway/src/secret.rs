@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) mod forms;
 pub mod guard;
 pub mod placeholder;
-mod places;
+pub mod places;
 pub mod redact;
 pub(crate) mod scanner;
 mod sealed;

@@ -1,8 +1,9 @@
 //! The rules that name one host: those that look at paths are found by path where they are many.
 use crate::document::{Effect, TermsPart};
 use crate::during::During;
+use crate::git_match::GitMatch;
 use crate::path_index::PathIndex;
-use crate::rule::{GitMatch, Rule};
+use crate::rule::Rule;
 use crate::{Layer, Moment, Protocol};
 use ipnet::IpNet;
 use std::collections::HashSet;

@@ -1,6 +1,9 @@
 //! What is wrong or odd across a whole policy: errors that would change its meaning, warnings that somebody should look at.
+mod protocol;
+
 use crate::diagnostic::At;
 use crate::document::{CredentialPart, DefaultPart, Document, Effect, RulePart};
+use crate::git_match::GitMatch;
 use crate::host_pattern::HostPattern;
 use crate::rule::Rule;
 use crate::{Credential, Problem, Protocol};
@@ -17,7 +20,7 @@ pub(crate) fn rule_part(part: &RulePart, problems: &mut Vec<Problem>) {
                 .hint("write `host: \"*\"` if it is meant for every host"),
         );
     }
-    protocol(part, problems);
+    protocol::check(part, problems);
     if let Some(name) = part
         .uses
         .first()
@@ -37,40 +40,6 @@ pub(crate) fn rule_part(part: &RulePart, problems: &mut Vec<Problem>) {
         );
     }
     private(part, problems);
-}
-
-/// What goes with `tcp` and `tls`, which pass unread.
-fn protocol(part: &RulePart, problems: &mut Vec<Problem>) {
-    let to = &part.to;
-    let effect = part.effect.value;
-    let Some(protocol) = &to.protocol else { return };
-    let word = match protocol.value {
-        Protocol::Http => return,
-        Protocol::Tcp => "tcp",
-        Protocol::Tls => "tls",
-        Protocol::Git | Protocol::Ssh | Protocol::Postgres => return,
-    };
-    if to.methods.is_some() || to.paths.is_some() {
-        let message = format!("`protocol: {word}` passes unread, so `methods` and `path` cannot be seen");
-        problems.push(protocol.at.error(message).hint("remove them, or the protocol"));
-    }
-    if let Some(name) = part.uses.first() {
-        let message = format!("a credential cannot be put into `protocol: {word}`, which passes unread");
-        problems.push(name.at.error(message));
-    }
-    if protocol.value == Protocol::Tcp && to.ports.is_none() && effect != Effect::Deny {
-        problems.push(
-            protocol
-                .at
-                .error("`protocol: tcp` needs a `port`")
-                .hint("for example `port: 5432`"),
-        );
-    }
-    if protocol.value == Protocol::Tls && effect != Effect::Allow {
-        let message = "`protocol: tls` says what passes unread, so it goes with `effect: allow` only";
-        let hint = "remove it: a rule without `protocol` refuses every protocol";
-        problems.push(protocol.at.error(message).hint(hint));
-    }
 }
 
 fn private(part: &RulePart, problems: &mut Vec<Problem>) {
@@ -173,13 +142,12 @@ pub(crate) fn rules(rules: &[Rule], problems: &mut Vec<Problem>) {
             )));
             continue;
         }
-        if rule.protocol == Some(Protocol::Http) || rule.effect == Effect::Ask {
+        if !is_unread(rule.protocol) || rule.effect == Effect::Ask {
             continue;
         }
         let looks = |other: &&Rule| {
-            other.id != rule.id
-                && (other.is_fine() || other.protocol == Some(Protocol::Http))
-                && meet(other, rule)
+            let looks = other.is_fine() || other.protocol.is_some_and(|protocol| !is_unread(Some(protocol)));
+            other.id != rule.id && looks && meet(other, rule)
         };
         if let Some(other) = rules.iter().find(looks) {
             problems.push(
@@ -189,6 +157,11 @@ pub(crate) fn rules(rules: &[Rule], problems: &mut Vec<Problem>) {
             );
         }
     }
+}
+
+/// Whether a rule of this protocol passes what nobody has read.
+fn is_unread(protocol: Option<Protocol>) -> bool {
+    matches!(protocol, Some(Protocol::Tcp | Protocol::Tls))
 }
 
 /// Whether `deny` refuses everything that `rule` names.
@@ -209,8 +182,14 @@ fn shadows(deny: &Rule, rule: &Rule) -> bool {
     let paths = deny.paths.is_empty()
         || (!rule.paths.is_empty() && rule.paths.iter().all(|path| deny.paths.contains(path)));
     let protocol = deny.protocol.is_none() || deny.protocol == rule.protocol;
+    // Of the rest, that it says nothing is all that is looked at.
+    let plain = deny.git == GitMatch::default()
+        && deny.databases.is_empty()
+        && deny.users.is_empty()
+        && deny.headers.is_empty()
+        && deny.query.is_empty();
     let always = deny.who.is_empty() && deny.terms.is_none() && deny.during.is_none() && !deny.observe;
-    hosts && ports && methods && paths && protocol && always
+    hosts && ports && methods && paths && protocol && plain && always
 }
 
 /// Whether some host and port is named by both.

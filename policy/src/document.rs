@@ -1,12 +1,16 @@
 //! A policy file as read: every value with its position, nothing resolved yet.
+mod conditions;
 mod credentials;
 mod during;
 mod expectations;
+mod git;
 mod limit;
 mod mode;
+mod places;
 mod quantities;
 mod reader;
 mod rules;
+mod sources;
 mod terms;
 mod to;
 mod who;
@@ -197,6 +201,10 @@ pub(crate) struct TestPart {
     pub(crate) who: crate::Who,
     /// The instant at which it is asked, for `during`.
     pub(crate) at: jiff::Timestamp,
+    /// Header fields of a request over HTTP, by lower-case name.
+    pub(crate) headers: Vec<(String, String)>,
+    /// The refs that a push changes; `None` where they are not known.
+    pub(crate) push: Option<Vec<crate::RefUpdate>>,
 }
 
 impl Document {

@@ -1,6 +1,6 @@
 //! Running a policy's own `tests`.
 use crate::document::TestPart;
-use crate::{Overlay, Policy, Problem, Request, Verdict};
+use crate::{Moment, Overlay, Policy, Problem, Request, SshRequest, Verdict};
 
 /// What came of a policy's own tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Policy {
                     .at
                     .error(format!("`{text}` was expected to be malformed, but is not")));
             }
-            Ok(request) => request,
+            Ok(request) => with_details(request, test)?,
             Err(_) if expected == "malformed" => return Ok(()),
             Err(fault) => return Err(test.request.at.error(format!("`{text}` is malformed: {fault}"))),
         };
@@ -62,4 +62,25 @@ impl Policy {
             None => problem,
         })
     }
+}
+
+/// With the header fields and refs that the test tells.
+fn with_details(mut request: Request, test: &TestPart) -> Result<Request, Problem> {
+    let (headers, push) = (&test.headers, &test.push);
+    match &mut request.moment {
+        Moment::Http(http) => {
+            http.headers.clone_from(headers);
+            http.pushed.clone_from(push);
+        }
+        Moment::Ssh(SshRequest { git: Some(git), .. }) if headers.is_empty() => git.pushed.clone_from(push),
+        _ if headers.is_empty() && push.is_none() => {}
+        _ => {
+            let problem = test
+                .request
+                .at
+                .error("`headers` and `push` have no meaning for this request");
+            return Err(problem.hint("`headers` belong to HTTP, `push` to git over HTTP or ssh"));
+        }
+    }
+    Ok(request)
 }

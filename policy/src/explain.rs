@@ -118,7 +118,7 @@ impl Policy {
                 matches: match fit {
                     Fit::Miss(_) => "no",
                     Fit::Later => "later",
-                    Fit::Full | Fit::Ambiguous | Fit::Unread => "yes",
+                    Fit::Full | Fit::Ambiguous(_) | Fit::Unread => "yes",
                 }
                 .to_owned(),
                 why,

@@ -1,5 +1,5 @@
 //! Grants: overlays on one run's policy, with scope, uses and expiry.
-use crate::path_pattern::PathPattern;
+use crate::path_pattern::{PathPattern, Slashes};
 use crate::{Moment, Request};
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +65,8 @@ impl Grant {
                 (self.methods.is_empty() || self.methods.contains(&http.method))
                     && self.path.as_deref().is_none_or(|pattern| {
                         http.path.ambiguity().is_none()
-                            && PathPattern::parse(pattern).is_ok_and(|pattern| pattern.matches(&http.path))
+                            && PathPattern::parse(pattern, Slashes::Plain)
+                                .is_ok_and(|pattern| pattern.matches(&http.path))
                     })
             }
         }

@@ -211,7 +211,8 @@ fn reach(rule: &Rule, asked: &Asked<'_>, who: &Who) -> Reach {
     if rule.misses_place(&asked.destination, who).is_some() {
         return Reach::None;
     }
-    let mut whole = true;
+    // Who asks names host, port, method and path: what else a rule looks at may turn out either way.
+    let mut whole = !rule.looks_further();
     if !rule.methods.is_empty() {
         match asked.method {
             Some(method) if rule.methods.iter().any(|own| own == method) => {}

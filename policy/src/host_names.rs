@@ -1,13 +1,10 @@
 //! Host entries of rules and credentials: sets are put in their places, everything else is read as a pattern.
 use crate::Problem;
 use crate::diagnostic::At;
-use crate::document::{Document, SetPart, closest};
+use crate::document::{Document, closest};
 use crate::host::shown;
 use crate::host_pattern::HostPattern;
-use std::collections::HashMap;
-
-/// Most host entries of one policy after sets are put in their places.
-const EXPANDED_LIMIT: usize = 200_000;
+use crate::sets::{self, Kind, Sets};
 
 /// Whether a pattern that names more than anybody can oversee deserves a warning: where it only refuses, it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,142 +13,90 @@ pub(crate) enum Breadth {
     Fine,
 }
 
-/// The sets of a policy, by name.
-pub(crate) struct HostNames<'a> {
-    /// Also as `preset:NAME` for the set `NAME` of that preset.
-    sets: HashMap<String, &'a SetPart>,
-    expanded: usize,
+/// The hosts of all sets, which are judged where they stand.
+pub(crate) fn check(documents: &[Document], sets: &Sets<'_>, problems: &mut Vec<Problem>) {
+    let entries = documents
+        .iter()
+        .flat_map(|document| &document.sets)
+        .filter(|set| sets::kind(set) == Kind::Hosts)
+        .flat_map(|set| &set.entries);
+    for host in entries.filter(|host| sets.get(&host.value).is_none() && !host.value.starts_with('/')) {
+        pattern(host, sets, Breadth::Fine, problems);
+    }
 }
 
-impl<'a> HostNames<'a> {
-    pub(crate) fn new(documents: &'a [Document], problems: &mut Vec<Problem>) -> Self {
-        let mut names = Self {
-            sets: HashMap::new(),
-            expanded: 0,
+/// The patterns of a `host` or `hosts` list.
+pub(crate) fn resolve(
+    entries: &[At<String>],
+    sets: &mut Sets<'_>,
+    breadth: Breadth,
+    problems: &mut Vec<Problem>,
+) -> Vec<HostPattern> {
+    let mut patterns = Vec::new();
+    for entry in entries {
+        let Some(set) = sets.get(&entry.value) else {
+            patterns.extend(pattern(entry, sets, breadth, problems));
+            continue;
         };
-        for document in documents {
-            for set in &document.sets {
-                names.add(document, set, problems);
-            }
+        if !sets.admit(set, Kind::Hosts, &entry.at, problems) {
+            continue;
         }
-        for set in documents.iter().flat_map(|document| &document.sets) {
-            for host in &set.entries {
-                if names.sets.contains_key(&host.value) {
-                    problems.push(
-                        host.at
-                            .error(format!("`{}` is a set; sets do not nest", host.value)),
-                    );
-                } else {
-                    names.pattern(host, Breadth::Fine, problems);
-                }
-            }
-        }
-        names
-    }
-
-    fn add(&mut self, document: &Document, set: &'a SetPart, problems: &mut Vec<Problem>) {
-        let name = &set.name;
-        if let Some(first) = self.sets.get(&name.value) {
-            let message = format!(
-                "set `{}` is defined twice; first at {}",
-                shown(&name.value),
-                first.name.at
-            );
-            problems.push(name.at.error(message));
-            return;
-        }
-        if name.value.contains(['.', '*', '/', ':', ' ']) {
-            let problem = name
-                .at
-                .error(format!("`{}` is not a name for a set", shown(&name.value)));
-            problems.push(problem.hint("use letters, digits and `-`, so that no host looks like it"));
-        }
-        if document.file.strip_prefix("preset:") == Some(&name.value) {
-            self.sets.insert(document.file.to_string(), set);
-        }
-        self.sets.insert(name.value.clone(), set);
-    }
-
-    /// The patterns of a `host` or `hosts` list.
-    pub(crate) fn resolve(
-        &mut self,
-        entries: &[At<String>],
-        breadth: Breadth,
-        problems: &mut Vec<Problem>,
-    ) -> Vec<HostPattern> {
-        let mut patterns = Vec::new();
-        for entry in entries {
-            match self.sets.get(&entry.value) {
-                Some(set) => {
-                    self.expanded += set.entries.len();
-                    if self.expanded > EXPANDED_LIMIT {
-                        problems.push(
-                            entry
-                                .at
-                                .error(format!("the rules name more than {EXPANDED_LIMIT} hosts in all")),
-                        );
-                        return patterns;
-                    }
-                    for host in &set.entries {
-                        // What is wrong in a set was said at the set.
-                        let Ok(pattern) = HostPattern::parse(&host.value) else {
-                            continue;
-                        };
-                        warn(&pattern, host, breadth, problems);
-                        patterns.push(pattern);
-                    }
-                }
-                None => patterns.extend(self.pattern(entry, breadth, problems)),
-            }
-        }
-        patterns
-    }
-
-    fn pattern(
-        &self,
-        entry: &At<String>,
-        breadth: Breadth,
-        problems: &mut Vec<Problem>,
-    ) -> Option<HostPattern> {
-        let text = entry.value.as_str();
-        if let Some(preset) = text.strip_prefix("preset:") {
-            let problem = entry
-                .at
-                .error(format!("no included file has the set `{}`", shown(text)));
-            problems.push(problem.hint(format!("add `preset:{}` to `include`", shown(preset))));
-            return None;
-        }
-        match HostPattern::parse(text) {
-            Ok(HostPattern::Name(name)) if !text.contains('.') && name != "localhost" => {
-                problems.push(self.unknown_set(entry, &name));
-                None
-            }
-            Ok(pattern) => {
-                warn(&pattern, entry, breadth, problems);
-                Some(pattern)
-            }
-            Err(fault) => {
-                let mut problem = entry.at.error(fault.why);
-                problem.hint = fault.hint;
-                problems.push(problem);
-                None
-            }
+        for host in &set.entries {
+            // What is wrong in a set was said at the set.
+            let Ok(pattern) = HostPattern::parse(&host.value) else {
+                continue;
+            };
+            warn(&pattern, host, breadth, problems);
+            patterns.push(pattern);
         }
     }
+    patterns
+}
 
-    fn unknown_set(&self, entry: &At<String>, name: &str) -> Problem {
-        let known: Vec<&str> = self.sets.keys().map(String::as_str).collect();
-        let meant = match closest(&entry.value, &known) {
-            Some(near) => format!("did you mean `{near}`? "),
-            None => String::new(),
-        };
+fn pattern(
+    entry: &At<String>,
+    sets: &Sets<'_>,
+    breadth: Breadth,
+    problems: &mut Vec<Problem>,
+) -> Option<HostPattern> {
+    let text = entry.value.as_str();
+    if let Some(preset) = text.strip_prefix("preset:") {
         let problem = entry
             .at
-            .error(format!("no set is called `{}`", shown(&entry.value)));
-        problem.hint(format!(
-            "{meant}a host name without a domain is written with a dot at its end: `{name}.`"
-        ))
+            .error(format!("no included file has the set `{}`", shown(text)));
+        problems.push(problem.hint(format!("add `preset:{}` to `include`", shown(preset))));
+        return None;
     }
+    match HostPattern::parse(text) {
+        Ok(HostPattern::Name(name)) if !text.contains('.') && name != "localhost" => {
+            problems.push(unknown_set(entry, sets, &name));
+            None
+        }
+        Ok(pattern) => {
+            warn(&pattern, entry, breadth, problems);
+            Some(pattern)
+        }
+        Err(fault) => {
+            let mut problem = entry.at.error(fault.why);
+            problem.hint = fault.hint;
+            problems.push(problem);
+            None
+        }
+    }
+}
+
+fn unknown_set(entry: &At<String>, sets: &Sets<'_>, name: &str) -> Problem {
+    let known: Vec<&str> = sets.names(Kind::Hosts).collect();
+    let meant = match closest(&entry.value, &known) {
+        Some(near) => format!("did you mean `{near}`? "),
+        None => String::new(),
+    };
+    let problem = entry
+        .at
+        .error(format!("no set is called `{}`", shown(&entry.value)));
+    problem.hint(format!(
+        "{meant}a host name without a domain is written with a dot at its end: `{name}.`"
+    ))
 }
 
 /// Patterns that name more than anybody can oversee.

@@ -1,4 +1,5 @@
 //! Request paths in the one form that is decided and sent.
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// Longest path that is looked at, in bytes.
@@ -8,7 +9,27 @@ const PATH_LIMIT: usize = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CanonicalPath {
     text: String,
-    ambiguity: Option<String>,
+    doubts: Doubts,
+}
+
+/// In what way two servers may read a path differently: the first of each kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Doubts {
+    first: Option<&'static str>,
+    /// Other than an encoded slash that stands between two names.
+    beyond_slashes: Option<&'static str>,
+}
+
+impl Doubts {
+    /// Keeps the first reason.
+    fn note(&mut self, reason: &'static str) {
+        self.first.get_or_insert(reason);
+        self.beyond_slashes.get_or_insert(reason);
+    }
+
+    fn note_slash(&mut self) {
+        self.first.get_or_insert("it has an encoded slash (`%2F`)");
+    }
 }
 
 /// Why a path is malformed (answered with 400).
@@ -28,21 +49,21 @@ impl CanonicalPath {
         if raw.is_empty() {
             return Ok(Self {
                 text: "/".into(),
-                ambiguity: None,
+                doubts: Doubts::default(),
             });
         }
         let body = raw
             .strip_prefix('/')
             .ok_or_else(|| PathFault("it does not begin with `/`".into()))?;
-        let mut ambiguity = None;
+        let mut doubts = Doubts::default();
         let mut segments: Vec<String> = Vec::new();
         let mut parts = body.split('/').peekable();
         while let Some(part) = parts.next() {
             let last = parts.peek().is_none();
             if part.is_empty() && !last {
-                note(&mut ambiguity, "it has an empty segment (`//`)");
+                doubts.note("it has an empty segment (`//`)");
             }
-            let segment = normalise_segment(part, &mut ambiguity)?;
+            let segment = normalise_segment(part, &mut doubts)?;
             match segment.as_str() {
                 "." if last => segments.push(String::new()),
                 "." => {}
@@ -65,7 +86,7 @@ impl CanonicalPath {
         if text.is_empty() {
             text.push('/');
         }
-        Ok(Self { text, ambiguity })
+        Ok(Self { text, doubts })
     }
 
     /// The canonical text, beginning with `/`.
@@ -75,19 +96,33 @@ impl CanonicalPath {
 
     /// Why two servers may read this path differently, if they may: no rule with paths allows it then.
     pub fn ambiguity(&self) -> Option<&str> {
-        self.ambiguity.as_deref()
+        self.doubts.first
+    }
+
+    /// The same where an encoded slash is taken as a part of its segment. One beside a dot segment or an empty one stays in doubt.
+    pub(crate) fn ambiguity_beyond_slashes(&self) -> Option<&'static str> {
+        self.doubts.beyond_slashes
     }
 }
 
-/// Keeps the first reason.
-fn note(ambiguity: &mut Option<String>, reason: &str) {
-    if ambiguity.is_none() {
-        *ambiguity = Some(reason.to_owned());
+/// Escapes what does not stand for itself in a path, so that a raw text can be compared with canonical ones.
+pub(crate) fn escaped(raw: &str) -> Cow<'_, str> {
+    let plain = |byte: u8| stands_in_path(byte) && byte != b';' || byte == b'/';
+    if raw.bytes().all(plain) {
+        return Cow::Borrowed(raw);
     }
+    let mut out = String::with_capacity(raw.len() + 8);
+    for byte in raw.bytes() {
+        match plain(byte) {
+            true => out.push(char::from(byte)),
+            false => push_escaped(&mut out, byte),
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// One segment with its escapes in canonical form, and what is ambiguous about it.
-fn normalise_segment(segment: &str, ambiguity: &mut Option<String>) -> Result<String, PathFault> {
+fn normalise_segment(segment: &str, doubts: &mut Doubts) -> Result<String, PathFault> {
     let bytes = segment.as_bytes();
     let mut out = String::with_capacity(segment.len());
     let mut decoded: Vec<u8> = Vec::with_capacity(segment.len());
@@ -98,7 +133,7 @@ fn normalise_segment(segment: &str, ambiguity: &mut Option<String>) -> Result<St
             b'%' => {
                 let octet = escape_at(bytes, at)?;
                 at += 2;
-                note_escaped(octet, ambiguity);
+                note_escaped(octet, doubts);
                 if is_unreserved(octet) {
                     out.push(char::from(octet))
                 } else {
@@ -114,7 +149,7 @@ fn normalise_segment(segment: &str, ambiguity: &mut Option<String>) -> Result<St
             }
             0..=0x20 | 0x7f => return Err(PathFault("it has a space or control character".into())),
             _ => {
-                note_raw(byte, ambiguity);
+                note_raw(byte, doubts);
                 if stands_in_path(byte) {
                     out.push(char::from(byte))
                 } else {
@@ -126,7 +161,14 @@ fn normalise_segment(segment: &str, ambiguity: &mut Option<String>) -> Result<St
         decoded.push(octet);
     }
     if std::str::from_utf8(&decoded).is_err() {
-        note(ambiguity, "its escapes are not valid UTF-8");
+        doubts.note("its escapes are not valid UTF-8");
+    }
+    if decoded.contains(&b'/')
+        && decoded
+            .split(|byte| *byte == b'/')
+            .any(|part| matches!(part, b"" | b"." | b".."))
+    {
+        doubts.note("it has an encoded slash beside an empty or dot segment");
     }
     Ok(out)
 }
@@ -140,20 +182,20 @@ fn escape_at(bytes: &[u8], at: usize) -> Result<u8, PathFault> {
     }
 }
 
-fn note_escaped(octet: u8, ambiguity: &mut Option<String>) {
+fn note_escaped(octet: u8, doubts: &mut Doubts) {
     match octet {
-        b'/' => note(ambiguity, "it has an encoded slash (`%2F`)"),
-        b'\\' => note(ambiguity, "it has an encoded backslash (`%5C`)"),
-        0 => note(ambiguity, "it has an encoded zero byte (`%00`)"),
-        0x01..=0x1f | 0x7f => note(ambiguity, "it has an encoded control character"),
+        b'/' => doubts.note_slash(),
+        b'\\' => doubts.note("it has an encoded backslash (`%5C`)"),
+        0 => doubts.note("it has an encoded zero byte (`%00`)"),
+        0x01..=0x1f | 0x7f => doubts.note("it has an encoded control character"),
         _ => {}
     }
 }
 
-fn note_raw(byte: u8, ambiguity: &mut Option<String>) {
+fn note_raw(byte: u8, doubts: &mut Doubts) {
     match byte {
-        b'\\' => note(ambiguity, "it has a backslash"),
-        b';' => note(ambiguity, "it has parameters (`;`)"),
+        b'\\' => doubts.note("it has a backslash"),
+        b';' => doubts.note("it has parameters (`;`)"),
         _ => {}
     }
 }
@@ -236,6 +278,39 @@ mod tests {
         ] {
             assert!(CanonicalPath::parse(raw).unwrap().ambiguity().is_some(), "{raw}");
         }
+    }
+
+    #[test]
+    fn an_encoded_slash_may_belong_to_its_segment_unless_more_is_in_doubt() {
+        for (raw, clear) in [
+            ("/@scope%2fname", true),
+            ("/@scope%2Fname/-/name-1.0.tgz", true),
+            ("/@scope%2f..%2fother", false),
+            ("/@scope%2f%2e%2e%2fother", false),
+            ("/@scope%2f.", false),
+            ("/@scope%2f", false),
+            ("/%2fname", false),
+            ("/@scope%2f%2fname", false),
+            ("/@scope%2fname;v=1", false),
+            ("/@scope%2fname//x", false),
+            ("/@scope%252f..", true),
+        ] {
+            let path = CanonicalPath::parse(raw).unwrap();
+            assert_eq!(path.ambiguity_beyond_slashes().is_none(), clear, "{raw}");
+        }
+    }
+
+    #[test]
+    fn raw_texts_are_escaped_as_paths_are() {
+        for raw in ["/refs/heads/agent/x", "/käse/100%/a;b", "/a#b?c"] {
+            let canonical = escaped(raw);
+            assert_eq!(
+                CanonicalPath::parse(&canonical).unwrap().as_str(),
+                canonical,
+                "{raw}"
+            );
+        }
+        assert_eq!(escaped("/100%/a;b"), "/100%25/a%3Bb");
     }
 
     #[test]

@@ -25,9 +25,21 @@ pub(crate) enum Segment {
     Any,
 }
 
+/// Whether an encoded slash may stand in a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slashes {
+    /// No: a path with one can be read in two ways.
+    Plain,
+    /// Yes, as a part of its segment.
+    Encoded,
+}
+
+/// Why a text is no pattern, and what to do.
+pub(crate) type Fault = (String, Option<String>);
+
 impl PathPattern {
-    /// Reads a pattern; the error is why not, with a hint.
-    pub(crate) fn parse(text: &str) -> Result<Self, (String, Option<String>)> {
+    /// Reads a pattern.
+    pub(crate) fn parse(text: &str, slashes: Slashes) -> Result<Self, Fault> {
         let input = shown(text);
         let Some(body) = text.strip_prefix('/') else {
             return Err((
@@ -37,14 +49,16 @@ impl PathPattern {
         };
         if text.contains('?') {
             return Err((
-                format!("path `{input}` has a query; queries are not matched"),
-                Some("remove what follows `?`".into()),
+                format!("path `{input}` has a query"),
+                Some("remove what follows `?`; `query` looks at parameters".into()),
             ));
         }
         let mut segments = Vec::new();
         for part in body.split('/') {
-            segments
-                .push(Segment::parse(part).map_err(|(why, hint)| (format!("path `{input}`: {why}"), hint))?);
+            segments.push(
+                Segment::parse(part, slashes)
+                    .map_err(|(why, hint)| (format!("path `{input}`: {why}"), hint))?,
+            );
         }
         if segments.len() > SEGMENT_LIMIT {
             return Err((
@@ -90,9 +104,14 @@ impl PathPattern {
 
     /// Whether the canonical path fits. Ambiguity is the caller's business.
     pub(crate) fn matches(&self, path: &CanonicalPath) -> bool {
-        let Some(mut rest) = path.as_str().strip_prefix('/').map(Some) else {
-            return false;
-        };
+        path.as_str()
+            .strip_prefix('/')
+            .is_some_and(|relative| self.matches_relative(relative))
+    }
+
+    /// The same for a canonical text without the slash at its beginning.
+    pub(crate) fn matches_relative(&self, relative: &str) -> bool {
+        let mut rest = Some(relative);
         // Where to go back to: the pattern after the last `**`, and the path behind what it has swallowed so far.
         let mut back: Option<(usize, Option<&str>)> = None;
         let mut at = 0;
@@ -132,7 +151,7 @@ fn first(text: &str) -> (&str, Option<&str>) {
 }
 
 impl Segment {
-    fn parse(part: &str) -> Result<Self, (String, Option<String>)> {
+    fn parse(part: &str, slashes: Slashes) -> Result<Self, Fault> {
         match part {
             "**" => return Ok(Self::Any),
             "*" => return Ok(Self::One),
@@ -161,7 +180,7 @@ impl Segment {
         }
         let mut pieces = Vec::new();
         for piece in part.split('*') {
-            pieces.push(literal(piece)?);
+            pieces.push(literal(piece, slashes)?);
         }
         match <[String; 1]>::try_from(pieces) {
             Ok([one]) => Ok(Self::Literal(one)),
@@ -180,18 +199,30 @@ impl Segment {
 }
 
 /// A literal piece in canonical form.
-fn literal(piece: &str) -> Result<String, (String, Option<String>)> {
+fn literal(piece: &str, slashes: Slashes) -> Result<String, Fault> {
     if piece == "." || piece == ".." {
         return Err((
             "dot segments can never match".into(),
             Some("write the path that they lead to".into()),
         ));
     }
-    let path = CanonicalPath::parse(&format!("/x{piece}")).map_err(|fault| (fault.to_string(), None))?;
-    if let Some(reason) = path.ambiguity() {
-        return Err((format!("it can never match: {reason}"), None));
+    // Names on both sides: what is in doubt about a piece is in doubt about every segment that has it.
+    let path = CanonicalPath::parse(&format!("/x{piece}x")).map_err(|fault| (fault.to_string(), None))?;
+    let (doubt, hint) = match (slashes, path.ambiguity_beyond_slashes()) {
+        (Slashes::Plain, None) => (
+            path.ambiguity(),
+            Some("add `encoded-slash: true` if it belongs to its segment".to_owned()),
+        ),
+        (_, doubt) => (doubt, None),
+    };
+    if let Some(reason) = doubt {
+        return Err((format!("it can never match: {reason}"), hint));
     }
-    Ok(path.as_str().trim_start_matches('/')[1..].to_owned())
+    let inside = path
+        .as_str()
+        .strip_prefix("/x")
+        .and_then(|it| it.strip_suffix('x'));
+    Ok(inside.unwrap_or_default().to_owned())
 }
 
 /// First piece at the beginning, last at the end, the others in order between them.

@@ -22,6 +22,40 @@ pub enum Protocol {
     Postgres,
 }
 
+impl Protocol {
+    /// All, in the order in which they are told.
+    pub const ALL: &[Self] = &[
+        Self::Http,
+        Self::Git,
+        Self::Ssh,
+        Self::Postgres,
+        Self::Tls,
+        Self::Tcp,
+    ];
+
+    /// As it is written in policies.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Tls => "tls",
+            Self::Tcp => "tcp",
+            Self::Git => "git",
+            Self::Ssh => "ssh",
+            Self::Postgres => "postgres",
+        }
+    }
+
+    /// The port that a rule which allows means when it names none.
+    pub(crate) fn port(self) -> Option<u16> {
+        match self {
+            Self::Http | Self::Git | Self::Tls => Some(443),
+            Self::Ssh => Some(22),
+            Self::Postgres => Some(5432),
+            Self::Tcp => None,
+        }
+    }
+}
+
 /// Host and port as the client named them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Destination {

@@ -1,7 +1,20 @@
-//! Requests as people write them: `GET https://host/path`, `connect host:port`, `opaque host:port`.
+//! Requests as people write them: `GET https://host/path`, `connect host:port`, `ssh user@host:22`, and so on.
 use crate::host::shown;
 use crate::request::parse_port;
-use crate::{CanonicalPath, Destination, Host, HttpRequest, Moment, Request};
+use crate::{
+    CanonicalPath, Destination, GitAccess, GitRequest, Host, HttpRequest, Moment, PostgresRequest, Request,
+    SshRequest,
+};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// What is escaped in names of users and databases, so that they can be told from what surrounds them.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+/// The same in names of repositories.
+const ESCAPED_IN_PATHS: &AsciiSet = &ESCAPED.remove(b'/');
 
 /// Why a text is no request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -9,27 +22,134 @@ use crate::{CanonicalPath, Destination, Host, HttpRequest, Moment, Request};
 pub struct RequestFault(pub String);
 
 impl Request {
-    /// Reads `METHOD URL` (http or https), `connect HOST:PORT`, or `opaque HOST:PORT` (a stream that is neither HTTP nor TLS).
+    /// Reads `METHOD URL` (http or https), `connect HOST:PORT`, `opaque HOST:PORT` (a stream that is neither HTTP nor TLS),
+    /// `ssh USER@HOST:PORT` with or without `git-upload-pack REPOSITORY` or `git-receive-pack REPOSITORY`, or
+    /// `postgres USER@HOST:PORT/DATABASE`. What does not stand for itself in names is percent-encoded.
     ///
-    /// As strict as the gateway: user information, a fragment or another scheme is malformed.
+    /// As strict as the gateway: user information in a URL, a fragment or another scheme is malformed.
     pub fn parse(text: &str) -> Result<Self, RequestFault> {
-        let mut words = text.split_whitespace();
-        let (Some(verb), Some(target), None) = (words.next(), words.next(), words.next()) else {
-            let text = shown(text);
-            return Err(RequestFault(format!(
-                "`{text}` is neither `METHOD URL` nor `connect HOST:PORT`"
-            )));
-        };
-        let moment = match verb {
-            "connect" => Moment::Connect,
-            "opaque" => Moment::Opaque,
-            _ => return parse_http(verb, target).map_err(RequestFault),
-        };
-        Ok(Self {
-            destination: Destination::parse(target).map_err(RequestFault)?,
-            moment,
-        })
+        let words: Vec<&str> = text.split_whitespace().collect();
+        parse(&words)
+            .unwrap_or_else(|| {
+                Err(format!(
+                    "`{}` is neither `METHOD URL` nor `connect HOST:PORT`",
+                    shown(text)
+                ))
+            })
+            .map_err(RequestFault)
     }
+}
+
+/// `None` where the words make no request of any kind.
+fn parse(words: &[&str]) -> Option<Result<Request, String>> {
+    Some(match words {
+        ["connect", place] => at(place, Moment::Connect),
+        ["opaque", place] => at(place, Moment::Opaque),
+        ["ssh", place] => parse_ssh(place, None),
+        ["ssh", place, command, repository] => parse_ssh(place, Some((command, repository))),
+        ["postgres", place] => parse_postgres(place),
+        [method, url] => parse_http(method, url),
+        _ => return None,
+    })
+}
+
+fn at(place: &str, moment: Moment) -> Result<Request, String> {
+    Ok(Request {
+        destination: Destination::parse(place)?,
+        moment,
+    })
+}
+
+fn parse_ssh(place: &str, command: Option<(&str, &str)>) -> Result<Request, String> {
+    let (user, place) = place
+        .split_once('@')
+        .ok_or_else(|| format!("`{}` has no user; write `ssh USER@HOST:PORT`", shown(place)))?;
+    let git = match command {
+        None => None,
+        Some((command, repository)) => Some(GitRequest {
+            repository: plain(repository)?,
+            access: match command {
+                "git-upload-pack" => GitAccess::Read,
+                "git-receive-pack" => GitAccess::Write,
+                _ => {
+                    return Err(format!(
+                        "`{}` is neither `git-upload-pack` nor `git-receive-pack`",
+                        shown(command)
+                    ));
+                }
+            },
+            pushed: None,
+        }),
+    };
+    let user = plain(user)?;
+    at(place, Moment::Ssh(SshRequest { user, git }))
+}
+
+fn parse_postgres(place: &str) -> Result<Request, String> {
+    let (user, rest) = place.split_once('@').ok_or_else(|| {
+        format!(
+            "`{}` has no user; write `postgres USER@HOST:PORT/DATABASE`",
+            shown(place)
+        )
+    })?;
+    let (place, database) = rest
+        .split_once('/')
+        .ok_or_else(|| format!("`{}` names no database", shown(rest)))?;
+    let (user, database) = (plain(user)?, plain(database)?);
+    at(place, Moment::Postgres(PostgresRequest { database, user }))
+}
+
+/// A name without its escapes.
+fn plain(text: &str) -> Result<String, String> {
+    match percent_decode_str(text).decode_utf8() {
+        Ok(name) if !name.is_empty() => Ok(name.into_owned()),
+        Ok(_) => Err("a name is empty".into()),
+        Err(_) => Err(format!("the escapes in `{}` are not valid UTF-8", shown(text))),
+    }
+}
+
+/// The request as [`Request::parse`] reads it; header fields and the refs of a push are not told.
+pub(crate) fn written(request: &Request) -> String {
+    let destination = &request.destination;
+    match &request.moment {
+        Moment::Connect => format!("connect {destination}"),
+        Moment::Opaque => format!("opaque {destination}"),
+        Moment::Http(http) => written_http(destination, http),
+        Moment::Ssh(ssh) => {
+            let user = utf8_percent_encode(&ssh.user, ESCAPED);
+            match &ssh.git {
+                None => format!("ssh {user}@{destination}"),
+                Some(git) => format!(
+                    "ssh {user}@{destination} git-{}-pack {}",
+                    match git.access {
+                        GitAccess::Read => "upload",
+                        GitAccess::Write => "receive",
+                    },
+                    utf8_percent_encode(&git.repository, ESCAPED_IN_PATHS)
+                ),
+            }
+        }
+        Moment::Postgres(login) => format!(
+            "postgres {}@{destination}/{}",
+            utf8_percent_encode(&login.user, ESCAPED),
+            utf8_percent_encode(&login.database, ESCAPED)
+        ),
+    }
+}
+
+fn written_http(destination: &Destination, http: &HttpRequest) -> String {
+    let (scheme, usual) = if http.tls { ("https", 443) } else { ("http", 80) };
+    let place = match destination.port == usual {
+        true => destination.host.in_url(),
+        false => destination.to_string(),
+    };
+    let query = match &http.query {
+        Some(query) => format!("?{query}"),
+        None => String::new(),
+    };
+    // What was parsed has neither; what a server received might.
+    let query = query.replace(|c: char| c.is_whitespace() || c.is_control(), "+");
+    format!("{} {scheme}://{place}{}{query}", http.method, http.path.as_str())
 }
 
 fn parse_http(method: &str, url: &str) -> Result<Request, String> {
@@ -130,6 +250,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_is_read_again() {
+        for text in [
+            "connect a.test:22",
+            "opaque [::1]:443",
+            "GET https://a.test/a%2Fb?c=d%20e",
+            "PUT http://a.test:8080/",
+            "ssh git@a.test:22",
+            "ssh git@a.test:22 git-receive-pack acme/web.git",
+            "ssh d%40corp@a.test:22 git-upload-pack k%C3%A4se/x%20y",
+            "postgres agent@db.test:5432/shop",
+            "postgres a%2Fb@[::1]:5432/%40x",
+        ] {
+            let request = Request::parse(text).unwrap();
+            assert_eq!(written(&request), text);
+            assert_eq!(Request::parse(&written(&request)), Ok(request));
+        }
+        let long = format!("GET https://a.test/{}", "x/".repeat(500));
+        assert_eq!(written(&Request::parse(&long).unwrap()), long);
+    }
+
+    #[test]
     fn what_the_gateway_calls_malformed_is_malformed_here() {
         for text in [
             "",
@@ -149,6 +290,15 @@ mod tests {
             "connect a.test",
             "connect ::1:443",
             "connect a.test:443 now",
+            "ssh a.test:22",
+            "ssh git@a.test",
+            "ssh @a.test:22",
+            "ssh git@a.test:22 uptime now",
+            "ssh git@a.test:22 git-upload-pack",
+            "postgres a@db.test:5432",
+            "postgres a@db.test:5432/",
+            "postgres %ff@db.test:5432/x",
+            "postgres db.test:5432/x",
         ] {
             assert!(
                 Request::parse(text).is_err(),

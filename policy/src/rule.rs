@@ -1,12 +1,21 @@
-//! One compiled rule, and how well it fits a request.
+//! One compiled rule, held against a request.
 use crate::address::{AddressClass, classify};
+use crate::condition::{Condition, Held};
 use crate::diagnostic::Position;
 use crate::document::{Effect, TermsPart};
 use crate::during::During;
+use crate::fit::Unclear;
+pub(crate) use crate::fit::{Fit, Miss};
+use crate::git;
+use crate::git_match::GitMatch;
+use crate::glob::{self, Star};
 use crate::host_pattern::HostPattern;
 use crate::limits::Limits;
 use crate::path_pattern::PathPattern;
-use crate::{Destination, GitAccess, Host, HttpRequest, Layer, Moment, Protocol, Request, Who};
+use crate::{
+    CanonicalPath, Destination, Host, HttpRequest, Layer, Moment, PostgresRequest, Protocol, Request,
+    SshRequest, Who,
+};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
@@ -51,58 +60,23 @@ pub(crate) struct Rule {
     pub(crate) query: Vec<Condition>,
 }
 
-/// What a rule says of git. Empty means any.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct GitMatch {
-    /// Globs in which `*` stands within a segment and `**` for any number of them.
-    pub(crate) repositories: Vec<PathPattern>,
-    pub(crate) access: Option<GitAccess>,
-    /// As `repositories`; `agent/**` means `refs/heads/agent/**`.
-    pub(crate) refs: Vec<PathPattern>,
-    pub(crate) force: Option<bool>,
-}
-
-/// A header field or query parameter, and the globs of which one must match its value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Condition {
-    pub(crate) name: String,
-    pub(crate) values: Vec<String>,
-}
-
-/// How well a rule fits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fit {
-    /// It does not, and no later moment will change that.
-    Miss(Miss),
-    /// It may, once more is known.
-    Later,
-    /// It does.
-    Full,
-    /// It refuses since the path can be read in more than one way.
-    Ambiguous,
-    /// It refuses since it needs to look, and cannot.
-    Unread,
-}
-
-/// The first thing that did not fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Miss {
-    Host,
-    Port,
-    Who,
-    Protocol,
-    Method,
-    Path,
-    AmbiguousPath,
-    /// Outside the hours of `during`.
-    Time,
-    Address(AddressClass),
-}
-
 impl Rule {
     /// Whether it looks at more than host, port and who.
     pub(crate) fn is_fine(&self) -> bool {
-        !self.methods.is_empty() || !self.paths.is_empty()
+        !self.methods.is_empty()
+            || !self.paths.is_empty()
+            || !self.headers.is_empty()
+            || !self.query.is_empty()
+    }
+
+    /// Whether it looks at more than host, port, who, method and path.
+    pub(crate) fn looks_further(&self) -> bool {
+        !self.headers.is_empty()
+            || !self.query.is_empty()
+            || matches!(
+                self.protocol,
+                Some(Protocol::Git | Protocol::Ssh | Protocol::Postgres)
+            )
     }
 
     /// How it fits what is known of this request, at this instant.
@@ -150,8 +124,8 @@ impl Rule {
                 _ => Fit::Unread,
             },
             (Moment::Http(http), _) => self.fit_http(http),
-            (Moment::Ssh(_) | Moment::Postgres(_), Effect::Allow) => Fit::Miss(Miss::Protocol),
-            (Moment::Ssh(_) | Moment::Postgres(_), _) => Fit::Unread,
+            (Moment::Ssh(ssh), _) => self.fit_ssh(ssh),
+            (Moment::Postgres(login), _) => self.fit_postgres(login),
         }
     }
 
@@ -183,8 +157,9 @@ impl Rule {
 
     /// The first fact that does not hold, with the values that would do.
     pub(crate) fn unmet_fact(&self, who: &Who) -> Option<(&str, &[String])> {
-        let unmet =
-            |(fact, values): &&(String, Vec<String>)| !values.iter().any(|value| glob(value, who.fact(fact)));
+        let unmet = |(fact, values): &&(String, Vec<String>)| {
+            !values.iter().any(|value| fact_fits(value, who.fact(fact)))
+        };
         self.who
             .iter()
             .find(unmet)
@@ -200,58 +175,112 @@ impl Rule {
         match (self.protocol, self.effect) {
             (Some(Protocol::Tcp), Effect::Allow) => return Fit::Full,
             (Some(Protocol::Tls), Effect::Allow) if http.tls => return Fit::Full,
-            (Some(Protocol::Tcp | Protocol::Tls), _) => return Fit::Miss(Miss::Protocol),
-            _ => {}
+            (Some(Protocol::Git), effect) => {
+                return match git::over_http(http) {
+                    Some(view) => self.git.fit(&view, effect),
+                    None => Fit::Miss(Miss::Protocol),
+                };
+            }
+            (None | Some(Protocol::Http), _) => {}
+            _ => return Fit::Miss(Miss::Protocol),
         }
         if !self.methods.is_empty() && !self.methods.contains(&http.method) {
             return Fit::Miss(Miss::Method);
         }
+        let path = match self.path_held(&http.path) {
+            Held::No => return Fit::Miss(Miss::Path),
+            Held::Unclear => Some(Unclear::Path),
+            Held::Yes => None,
+        };
+        let condition = match self.conditions(http) {
+            Err(miss) => return Fit::Miss(miss),
+            Ok(unclear) => unclear,
+        };
+        match (path.or(condition), self.effect) {
+            (None, _) => Fit::Full,
+            (Some(unclear), Effect::Allow) => Fit::Miss(Miss::Unclear(unclear)),
+            (Some(unclear), _) => Fit::Ambiguous(unclear),
+        }
+    }
+
+    fn path_held(&self, path: &CanonicalPath) -> Held {
         if self.paths.is_empty() {
-            return Fit::Full;
+            return Held::Yes;
         }
-        if http.path.ambiguity().is_some() {
-            return match self.effect {
-                Effect::Allow => Fit::Miss(Miss::AmbiguousPath),
-                _ => Fit::Ambiguous,
-            };
+        let ambiguous = match self.encoded_slash {
+            true => path.ambiguity_beyond_slashes().is_some(),
+            false => path.ambiguity().is_some(),
+        };
+        match ambiguous {
+            true => Held::Unclear,
+            false if self.paths.iter().any(|pattern| pattern.matches(path)) => Held::Yes,
+            false => Held::No,
         }
-        match self.paths.iter().any(|pattern| pattern.matches(&http.path)) {
+    }
+
+    /// The first condition that does not hold; else the first one of which it cannot be told.
+    fn conditions(&self, http: &HttpRequest) -> Result<Option<Unclear>, Miss> {
+        let mut unclear = None;
+        for (number, condition) in self.headers.iter().enumerate() {
+            match condition.held_by_headers(&http.headers) {
+                Held::No => return Err(Miss::Header(number)),
+                Held::Unclear => unclear = unclear.or(Some(Unclear::Header(number))),
+                Held::Yes => {}
+            }
+        }
+        for (number, condition) in self.query.iter().enumerate() {
+            match condition.held_by_query(http.query.as_deref()) {
+                Held::No => return Err(Miss::Query(number)),
+                Held::Unclear => unclear = unclear.or(Some(Unclear::Query(number))),
+                Held::Yes => {}
+            }
+        }
+        Ok(unclear)
+    }
+
+    fn fit_ssh(&self, ssh: &SshRequest) -> Fit {
+        match (self.protocol, &ssh.git) {
+            (Some(Protocol::Ssh), _) if !one_fits(&self.users, &ssh.user) => Fit::Miss(Miss::User),
+            (Some(Protocol::Ssh), _) => Fit::Full,
+            (Some(Protocol::Git), Some(git)) => self.git.fit(&git::over_ssh(git), self.effect),
+            // A command that is not git's may do what git does.
+            (Some(Protocol::Git), None) if self.effect != Effect::Allow => Fit::Unread,
+            _ => self.fit_whole_stream(),
+        }
+    }
+
+    fn fit_postgres(&self, login: &PostgresRequest) -> Fit {
+        if self.protocol != Some(Protocol::Postgres) {
+            return self.fit_whole_stream();
+        }
+        if !one_fits(&self.databases, &login.database) {
+            return Fit::Miss(Miss::Database);
+        }
+        match one_fits(&self.users, &login.user) {
             true => Fit::Full,
-            false => Fit::Miss(Miss::Path),
+            false => Fit::Miss(Miss::User),
+        }
+    }
+
+    /// How a rule fits a stream of a protocol that it does not name.
+    fn fit_whole_stream(&self) -> Fit {
+        match (self.protocol, self.effect) {
+            (Some(Protocol::Tcp), Effect::Allow) => Fit::Full,
+            (None, _) if !self.is_fine() => Fit::Full,
+            _ => Fit::Miss(Miss::Protocol),
         }
     }
 }
 
+/// Whether one of the globs fits; none at all fits everything.
+fn one_fits(globs: &[String], value: &str) -> bool {
+    globs.is_empty()
+        || globs
+            .iter()
+            .any(|glob| glob::fits(glob, value.bytes(), Star::Any))
+}
+
 /// `*` stands for any text without `/`; an unknown (empty) fact fits nothing.
-fn glob(pattern: &str, value: &str) -> bool {
-    if value.is_empty() {
-        return false;
-    }
-    let mut pieces = pattern.split('*');
-    let head = pieces.next().unwrap_or_default();
-    let Some(mut rest) = value.strip_prefix(head) else {
-        return false;
-    };
-    let mut pieces = pieces.peekable();
-    if pieces.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(piece) = pieces.next() {
-        let last = pieces.peek().is_none();
-        let found = if last && piece.is_empty() {
-            Some(rest.len())
-        } else if last {
-            rest.len()
-                .checked_sub(piece.len())
-                .filter(|at| rest.is_char_boundary(*at) && rest[*at..] == *piece)
-        } else {
-            rest.find(piece)
-        };
-        let Some(at) = found else { return false };
-        if rest[..at].contains('/') {
-            return false;
-        }
-        rest = &rest[at + if last { rest.len() - at } else { piece.len() }..];
-    }
-    true
+fn fact_fits(pattern: &str, fact: &str) -> bool {
+    !fact.is_empty() && glob::fits(pattern, fact.bytes(), Star::WithinSegment)
 }

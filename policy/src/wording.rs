@@ -1,9 +1,13 @@
 //! The sentences in which decisions are told.
+mod misses;
+
 use crate::address::classify;
 use crate::document::Effect;
 use crate::host::shown;
+use crate::request_text;
 use crate::rule::{Fit, Miss, Rule};
-use crate::{Destination, GitAccess, Grant, Host, Layer, Moment, Protocol, Refusal, Request, Who};
+use crate::{Destination, GitAccess, Grant, Host, Layer, Moment, Refusal, Request, Who};
+pub(crate) use misses::ports;
 
 /// Whether an address literal lies in a special range.
 pub(crate) fn is_special(host: &Host) -> bool {
@@ -78,17 +82,18 @@ pub(crate) fn lifted(rule: &Rule, grant: &Grant, request: &Request) -> String {
 pub(crate) fn refused(rule: &Rule, fit: Fit, request: &Request) -> String {
     let subject = subject(request);
     let id = &rule.id;
-    match (fit, rule.effect, &request.moment) {
-        (Fit::Ambiguous, _, Moment::Http(http)) => format!(
-            "{subject} is refused since rule `{id}` looks at paths and this one can be read in more than one way: {}",
-            http.path.ambiguity().unwrap_or_default()
+    match (fit, rule.effect) {
+        (Fit::Ambiguous(unclear), _) => format!(
+            "{subject} is refused since rule `{id}` looks at {} and this one can be read in more than one way: {}",
+            misses::looked_at(rule, unclear),
+            misses::doubt(unclear, request)
         ),
-        (Fit::Unread, ..) => {
+        (Fit::Unread, _) => {
             format!(
                 "{subject} is refused since rule `{id}` needs to look at requests, and this stream cannot be read"
             )
         }
-        (_, Effect::Ask, _) => format!("rule `{id}` lets {subject} pass only when a person agrees"),
+        (_, Effect::Ask) => format!("rule `{id}` lets {subject} pass only when a person agrees"),
         _ => format!("rule `{id}` denies {subject}"),
     }
 }
@@ -112,64 +117,22 @@ pub(crate) fn unnamed(request: &Request, near: Option<(&Rule, Fit)>, layer: Opti
         return format!("{no_rule} {subject}");
     };
     let id = &rule.id;
-    let what = match miss {
-        Miss::Host | Miss::Address(_) => return format!("{no_rule} {subject}"),
-        Miss::Port => format!("on port {} only", ports(&rule.ports)),
-        Miss::Who => "for other runs only".to_owned(),
-        Miss::Time => format!("only during {}", window(rule)),
-        Miss::Protocol => "as HTTP or TLS only, not as an opaque stream".to_owned(),
-        Miss::Method => format!("for {} only", rule.methods.join(", ")),
-        Miss::Path => format!(
-            "for {} only",
-            some(rule.paths.iter().map(|path| path.as_str().to_owned()).collect())
-        ),
-        Miss::AmbiguousPath => {
-            let reason = match &request.moment {
-                Moment::Http(http) => http.path.ambiguity().unwrap_or_default(),
-                _ => "",
-            };
-            return format!(
-                "{no_rule} {subject}: rule `{id}` looks at paths, and this one can be read in more than one way: {reason}"
-            );
-        }
-    };
-    format!("{no_rule} {subject}; rule `{id}` allows this host {what}")
-}
-
-/// Its `during`.
-fn window(rule: &Rule) -> String {
-    rule.during
-        .as_ref()
-        .map(|during| format!("`{during}`"))
-        .unwrap_or_default()
-}
-
-/// `443`, `80, 8000-8010`.
-pub(crate) fn ports(ports: &[(u16, u16)]) -> String {
-    let texts: Vec<String> = ports
-        .iter()
-        .map(|(low, high)| {
-            if low == high {
-                low.to_string()
-            } else {
-                format!("{low}-{high}")
-            }
-        })
-        .collect();
-    texts.join(", ")
-}
-
-/// What was asked, with its query, for those who ask about it themselves.
-pub(crate) fn whole(request: &Request) -> String {
-    let subject = subject(request);
-    let subject = subject.trim_matches('`').to_owned();
-    match &request.moment {
-        Moment::Http(http) => match &http.query {
-            Some(query) => format!("{subject}?{}", shown(query)),
-            None => subject,
-        },
-        _ => subject.replace('`', ""),
+    if let Miss::Unclear(unclear) = miss {
+        return format!(
+            "{no_rule} {subject}: rule `{id}` looks at {}, and this one can be read in more than one way: {}",
+            misses::looked_at(rule, unclear),
+            misses::doubt(unclear, request)
+        );
     }
+    match misses::only(rule, miss) {
+        Some(what) => format!("{no_rule} {subject}; rule `{id}` allows this host {what}"),
+        None => format!("{no_rule} {subject}"),
+    }
+}
+
+/// What was asked, with its query, for those who ask about it themselves: as [`Request::parse`] reads it.
+pub(crate) fn whole(request: &Request) -> String {
+    request_text::written(request)
 }
 
 /// What is odd about a request, whatever the rules say.
@@ -197,55 +160,16 @@ pub(crate) fn notes(request: &Request) -> Vec<String> {
 pub(crate) fn fit(rule: &Rule, fit: Fit, request: &Request, who: &Who) -> String {
     match fit {
         Fit::Full => "it matches".to_owned(),
+        Fit::Later if request.moment != Moment::Connect => {
+            "it looks at the refs of the push, which have not been read yet".to_owned()
+        }
         Fit::Later if rule.is_fine() => "it looks at the request, which is not there yet".to_owned(),
         Fit::Later => "it depends on the protocol, which is not known yet".to_owned(),
-        Fit::Ambiguous => {
-            "it looks at paths, and refuses one that can be read in more than one way".to_owned()
-        }
+        Fit::Ambiguous(unclear) => format!(
+            "it looks at {}, and refuses one that can be read in more than one way",
+            misses::looked_at(rule, unclear)
+        ),
         Fit::Unread => "it looks at requests, and refuses a stream that cannot be read".to_owned(),
-        Fit::Miss(miss) => missed(rule, miss, request, who),
-    }
-}
-
-fn missed(rule: &Rule, miss: Miss, request: &Request, who: &Who) -> String {
-    match miss {
-        Miss::Host => format!(
-            "it names {}",
-            some(rule.hosts.iter().map(ToString::to_string).collect())
-        ),
-        Miss::Port => format!("port {} is not {}", request.destination.port, ports(&rule.ports)),
-        Miss::Who => match rule.unmet_fact(who) {
-            Some((fact, values)) => format!(
-                "{fact} is `{}`, not {}",
-                shown(who.fact(fact)),
-                some(values.to_vec())
-            ),
-            None => "it is for other runs".to_owned(),
-        },
-        Miss::Protocol => match rule.protocol {
-            Some(Protocol::Tcp) => "it is about opaque streams".to_owned(),
-            Some(Protocol::Tls) => "it is about TLS passed through unread".to_owned(),
-            _ => "it is about HTTP".to_owned(),
-        },
-        Miss::Method => format!("the method is not {}", rule.methods.join(", ")),
-        Miss::Path => format!(
-            "the path is not {}",
-            some(rule.paths.iter().map(|path| path.as_str().to_owned()).collect())
-        ),
-        Miss::AmbiguousPath => {
-            "it looks at paths, and allows none that can be read in more than one way".to_owned()
-        }
-        Miss::Time => format!("it holds only during {}", window(rule)),
-        Miss::Address(class) => format!("it does not name this {class} address with `private: true`"),
-    }
-}
-
-/// The first few of a list.
-fn some(texts: Vec<String>) -> String {
-    const SHOWN: usize = 5;
-    let listed: Vec<String> = texts.iter().take(SHOWN).map(|text| format!("`{text}`")).collect();
-    match texts.len().checked_sub(SHOWN) {
-        None | Some(0) => listed.join(", "),
-        Some(more) => format!("{} and {more} more", listed.join(", ")),
+        Fit::Miss(miss) => misses::missed(rule, miss, request, who),
     }
 }

@@ -71,8 +71,8 @@ fn is_key_name(name: &str) -> bool {
     KEY_WORDS.iter().any(|word| last.ends_with(word))
 }
 
-/// A place as it stands in a refusal.
-pub(super) fn spoken(place: &Place) -> String {
+/// A place as it stands in a refusal or a warning.
+pub fn spoken(place: &Place) -> String {
     match place {
         Place::Bearer => "`authorization: bearer`".to_owned(),
         Place::Basic => "basic authentication".to_owned(),

@@ -297,6 +297,25 @@ async fn a_missing_and_a_short_value_are_warnings_and_a_later_value_is_picked_up
 }
 
 #[tokio::test]
+async fn what_a_policy_names_and_this_gateway_has_not_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sessions, _) = open(folder.path());
+    let policy = "version: 1\ncredentials:\n  odd: {from: {vault: kv/a, field: b}, hosts: [a.test], in: [\"json:/token\", \"form:key\", path, bearer]}\nrules:\n  - {id: a, to: {host: a.test}, use: [odd], effect: allow}\n";
+    let warnings = sessions.put("run-1", spec(policy)).unwrap().warnings.join("\n");
+    for expected in [
+        "credential `odd` is not bound: this gateway has no Vault",
+        "credential `odd` is not put into `/token` of a JSON body",
+        "credential `odd` is not put into form field `key`",
+        "credential `odd` is not put into a segment of the path",
+    ] {
+        assert!(
+            warnings.contains(expected),
+            "{expected} is missing in\n{warnings}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn ids_hosts_and_certificates_are_checked() {
     let folder = tempfile::tempdir().unwrap();
     let (sessions, _sink) = open(folder.path());

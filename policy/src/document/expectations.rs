@@ -2,15 +2,17 @@
 use super::TestPart;
 use super::reader::Reader;
 use super::who::read_who;
-use crate::Who;
 use crate::host::shown;
 use crate::yaml::Node;
+use crate::{RefUpdate, Who};
 use serde_saphyr::Spanned;
 
 /// What a test may expect.
 const EXPECTED: &[&str] = &["allow", "deny", "ask", "inspect", "malformed"];
 
-const TEST: &[&str] = &["request", "connect", "at", "expect", "rule", "who"];
+const TEST: &[&str] = &[
+    "request", "connect", "headers", "push", "at", "expect", "rule", "who",
+];
 
 pub(super) fn read(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<TestPart> {
     let mut fields = reader.fields(node, "a test", TEST)?;
@@ -29,6 +31,11 @@ pub(super) fn read(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<TestP
         .take("who")
         .map(|node| who_values(node, reader))
         .unwrap_or_default();
+    let headers = fields
+        .take("headers")
+        .map(|node| headers(node, reader))
+        .unwrap_or_default();
+    let push = fields.take("push").map(|node| updates(node, reader));
     let at = fields
         .take("at")
         .and_then(|node| instant(node, reader))
@@ -68,7 +75,43 @@ pub(super) fn read(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<TestP
         rule,
         who,
         at,
+        headers,
+        push,
     })
+}
+
+/// Fields by name; a list is a field that occurs more than once.
+fn headers(node: Spanned<Node>, reader: &mut Reader<'_>) -> Vec<(String, String)> {
+    let mut fields = Vec::new();
+    for (name, node) in reader.entries(node, "`headers`") {
+        let values = reader.texts(node, &format!("`{}`", shown(&name.value)));
+        let lower = name.value.to_ascii_lowercase();
+        fields.extend(values.into_iter().map(|value| (lower.clone(), value.value)));
+    }
+    fields
+}
+
+/// `refs/heads/agent/x`, or with `+` before it where the update is forced.
+fn updates(node: Spanned<Node>, reader: &mut Reader<'_>) -> Vec<RefUpdate> {
+    let mut updates = Vec::new();
+    for word in reader.texts(node, "`push`") {
+        let (name, forced) = match word.value.strip_prefix('+') {
+            Some(name) => (name, true),
+            None => (word.value.as_str(), false),
+        };
+        if !name.starts_with("refs/") {
+            reader.push(
+                word.at
+                    .error(format!("`{}` is no full name of a ref", shown(name)))
+                    .hint(format!("write `refs/heads/{}` for a branch", shown(name))),
+            );
+        }
+        updates.push(RefUpdate {
+            name: name.to_owned(),
+            forced,
+        });
+    }
+    updates
 }
 
 /// `2026-11-30T09:00:00Z`, or with another offset.

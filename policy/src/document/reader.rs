@@ -48,11 +48,6 @@ impl Reader<'_> {
         Position::new(&self.file, node.referenced)
     }
 
-    /// What the language has but this version does not do.
-    pub(super) fn unsupported(&mut self, at: &Position, what: &str) {
-        self.push(at.error(format!("`{what}` is not supported yet; remove it")));
-    }
-
     fn mismatch(&mut self, node: &Spanned<Node>, what: &str, expected: &str) {
         let problem = self
             .at(node)

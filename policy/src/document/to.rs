@@ -1,5 +1,7 @@
-//! Reading the `to` of a rule: hosts, ports, protocol, methods, paths.
+//! Reading the `to` of a rule: hosts, ports, protocol, methods, paths, and what belongs to single protocols.
 use super::ToPart;
+use super::conditions::{read_headers, read_query};
+use super::git::read_git;
 use super::reader::Reader;
 use crate::Protocol;
 use crate::diagnostic::{At, Position};
@@ -13,6 +15,9 @@ const TO: &[&str] = &[
     "protocol",
     "methods",
     "path",
+    "encoded-slash",
+    "headers",
+    "query",
     "private",
     "repository",
     "access",
@@ -20,25 +25,10 @@ const TO: &[&str] = &[
     "force",
     "database",
     "user",
-    "query",
-    "headers",
 ];
+
 pub(super) fn read_to(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<ToPart> {
     let mut fields = reader.fields(node, "`to`", TO)?;
-    for name in [
-        "repository",
-        "access",
-        "refs",
-        "force",
-        "database",
-        "user",
-        "query",
-        "headers",
-    ] {
-        if let Some((at, _)) = fields.take_with_key(name, reader) {
-            reader.unsupported(&at, name);
-        }
-    }
     Some(ToPart {
         hosts: fields.take("host").map(|node| reader.texts(node, "`host`")),
         ports: fields.take("port").map(|node| read_ports(node, reader)),
@@ -50,38 +40,32 @@ pub(super) fn read_to(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<To
         private: fields
             .take("private")
             .and_then(|node| reader.boolean(node, "`private`")),
-        encoded_slash: None,
-        git: super::GitPart::default(),
-        database: None,
-        user: None,
-        headers: Vec::new(),
-        query: Vec::new(),
+        encoded_slash: fields
+            .take("encoded-slash")
+            .and_then(|node| reader.boolean(node, "`encoded-slash`")),
+        git: read_git(&mut fields, reader),
+        database: fields
+            .take("database")
+            .map(|node| reader.texts(node, "`database`")),
+        user: fields.take("user").map(|node| reader.texts(node, "`user`")),
+        headers: fields
+            .take("headers")
+            .map(|node| read_headers(node, reader))
+            .unwrap_or_default(),
+        query: fields
+            .take("query")
+            .map(|node| read_query(node, reader))
+            .unwrap_or_default(),
     })
 }
 
 fn read_protocol(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<At<Protocol>> {
-    let word = reader.choice(
-        node,
-        "`protocol`",
-        &["http", "tls", "tcp", "git", "ssh", "postgres"],
-    )?;
-    let protocol = match word.value.as_str() {
-        "http" => Protocol::Http,
-        "tls" => Protocol::Tls,
-        "tcp" => Protocol::Tcp,
-        other => {
-            reader.push(
-                word.at
-                    .error(format!("`protocol: {other}` is not supported yet; remove it"))
-                    .hint(match other {
-                        "git" => "git over https is ordinary `http`: allow GET and POST with paths",
-                        _ => "`protocol: tcp` passes it unread",
-                    }),
-            );
-            return None;
-        }
-    };
-    Some(word.with(protocol))
+    let words: Vec<&str> = Protocol::ALL.iter().map(|protocol| protocol.as_str()).collect();
+    let word = reader.choice(node, "`protocol`", &words)?;
+    let protocol = Protocol::ALL
+        .iter()
+        .find(|protocol| protocol.as_str() == word.value)?;
+    Some(word.with(*protocol))
 }
 
 /// `443`, `"8000-8010"` or a list of those.

@@ -1,5 +1,6 @@
 //! What would have changed an answer: another request, or the policy without some of its rules. Each is tried, not guessed.
 use crate::document::Effect;
+use crate::fit::Unclear;
 use crate::rule::{Fit, Miss, Rule};
 use crate::weighing::Question;
 use crate::{CanonicalPath, Decision, Moment, Policy, Protocol, Request, Who};
@@ -157,7 +158,7 @@ fn another_request(rule: &Rule, miss: Miss, request: &mut Request) -> Option<Str
             http.method.clone_from(rule.methods.first()?);
             Some(format!("with {}", rule.methods.join(" or ")))
         }
-        Miss::Path | Miss::AmbiguousPath => {
+        Miss::Path | Miss::Unclear(Unclear::Path) => {
             let pattern = rule.paths.first()?;
             http.path = CanonicalPath::parse(&pattern.example()).ok()?;
             Some(format!("on path `{}`", pattern.as_str()))

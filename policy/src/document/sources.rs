@@ -1,0 +1,183 @@
+//! Reading where a credential's value is kept.
+use super::reader::{Fields, Reader};
+use crate::Source;
+use crate::diagnostic::At;
+use crate::host::shown;
+use crate::yaml::Node;
+use serde_saphyr::Spanned;
+use std::collections::BTreeMap;
+
+/// Beginning of the names of the gateway's variables that a policy may name.
+const SECRET_VARIABLE: &str = "SALLYPORT_SECRET_";
+
+/// The kinds of sources, each with what else may stand beside it.
+const KINDS: &[(&str, &[&str])] = &[
+    ("store", &[]),
+    ("env", &[]),
+    ("file", &[]),
+    ("vault", &["field"]),
+    ("github-app", &["repositories", "permissions"]),
+];
+
+pub(super) fn read_source(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<Source> {
+    let known: Vec<&str> = KINDS
+        .iter()
+        .flat_map(|(kind, beside)| std::iter::once(kind).chain(*beside))
+        .copied()
+        .collect();
+    let mut fields = reader.fields(node, "`from`", &known)?;
+    let mut named: Vec<(&str, At<String>)> = Vec::new();
+    for (kind, _) in KINDS {
+        if let Some(node) = fields.take(kind) {
+            named.push((kind, reader.text(node, &format!("`{kind}`"))?));
+        }
+    }
+    if named.len() > 1 {
+        reader.push(
+            fields
+                .at
+                .error("`from` names more than one source")
+                .hint("keep one"),
+        );
+        return None;
+    }
+    let Some((kind, value)) = named.pop() else {
+        reader.push(
+            fields
+                .at
+                .error("`from` names no source")
+                .hint("it is one of `store`, `env`, `file`, `vault`, `github-app`"),
+        );
+        return None;
+    };
+    beside(kind, &mut fields, reader);
+    match kind {
+        "store" => Some(Source::Store(value.value)),
+        "env" => is_secret_variable(&value, reader).then_some(Source::Env(value.value)),
+        "file" => secret_file(value, reader).map(Source::File),
+        "vault" => vault(value, &mut fields, reader),
+        _ => github_app(value, &mut fields, reader),
+    }
+}
+
+/// Fields that belong to another kind of source.
+fn beside(kind: &str, fields: &mut Fields, reader: &mut Reader<'_>) {
+    for (other, theirs) in KINDS.iter().filter(|(other, _)| *other != kind) {
+        for name in *theirs {
+            if let Some((at, _)) = fields.take_with_key(name, reader) {
+                let problem = at.error(format!("`{name}` has no meaning with `{kind}`"));
+                reader.push(problem.hint(format!("it belongs to `{other}`")));
+            }
+        }
+    }
+}
+
+/// `{vault: kv/agents/model, field: key}`.
+fn vault(path: At<String>, fields: &mut Fields, reader: &mut Reader<'_>) -> Option<Source> {
+    let plain = path.value.split('/').all(|part| {
+        !matches!(part, "" | "." | "..")
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_graphic() && b != b'?' && b != b'#')
+    });
+    if !plain || !path.value.contains('/') {
+        let message = format!("`{}` is no mount and path of a secret", shown(&path.value));
+        reader.push(path.at.error(message).hint("write for example `kv/agents/model`"));
+        return None;
+    }
+    let Some(node) = fields.take("field") else {
+        let problem = path.at.error("the source names no `field` of the secret");
+        reader.push(problem.hint("write for example `field: key`"));
+        return None;
+    };
+    let field = reader.text(node, "`field`")?;
+    Some(Source::Vault {
+        path: path.value,
+        field: field.value,
+    })
+}
+
+/// `{github-app: acme-agents, repositories: ["acme/web"], permissions: {contents: write}}`.
+fn github_app(app: At<String>, fields: &mut Fields, reader: &mut Reader<'_>) -> Option<Source> {
+    let repositories = fields
+        .take("repositories")
+        .map(|node| reader.texts(node, "`repositories`"))
+        .unwrap_or_default();
+    for repository in &repositories {
+        let named = repository.value == "${run.repositories}"
+            || repository
+                .value
+                .split_once('/')
+                .is_some_and(|(owner, name)| is_name(owner) && is_name(name));
+        if !named {
+            let message = format!("`{}` is no repository", shown(&repository.value));
+            let hint = "write `owner/name`, or \"${run.repositories}\" for the run's own";
+            reader.push(repository.at.error(message).hint(hint));
+        }
+    }
+    let mut permissions = BTreeMap::new();
+    let entries = fields
+        .take("permissions")
+        .map(|node| reader.entries(node, "`permissions`"));
+    for (name, node) in entries.unwrap_or_default() {
+        let what = format!("`{}`", shown(&name.value));
+        if let Some(level) = reader.choice(node, &what, &["read", "write"]) {
+            permissions.insert(name.value, level.value);
+        }
+    }
+    Some(Source::GithubApp {
+        app: app.value,
+        repositories: repositories.into_iter().map(|it| it.value).collect(),
+        permissions,
+    })
+}
+
+/// The characters of owners and repositories.
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+/// A file below the gateway's own folder for secrets: whoever writes a policy must not read the gateway's other files with it.
+fn secret_file(path: At<String>, reader: &mut Reader<'_>) -> Option<String> {
+    let inside = path.value.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    if inside {
+        return Some(path.value);
+    }
+    let message = format!(
+        "file `{}` does not lie in the gateway's folder for secrets",
+        shown(&path.value)
+    );
+    let hint = "name a file relative to `secret-files` in the gateway's state directory, without `..`";
+    reader.push(path.at.error(message).hint(hint));
+    None
+}
+
+/// A variable of the gateway that is meant as a secret, by its name's beginning.
+fn is_secret_variable(env: &At<String>, reader: &mut Reader<'_>) -> bool {
+    if env.value.starts_with(SECRET_VARIABLE) {
+        return is_variable(env, reader);
+    }
+    let message = format!(
+        "the gateway's variable `{}` cannot be named by a policy",
+        shown(&env.value)
+    );
+    let hint = format!("only variables whose names begin with `{SECRET_VARIABLE}` can");
+    reader.push(env.at.error(message).hint(hint));
+    false
+}
+
+pub(super) fn is_variable(env: &At<String>, reader: &mut Reader<'_>) -> bool {
+    let name = &env.value;
+    let fits = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && !name.starts_with(|c: char| c.is_ascii_digit());
+    if !fits {
+        reader.push(env.at.error(format!(
+            "`{}` is not the name of an environment variable",
+            shown(name)
+        )));
+    }
+    fits
+}
