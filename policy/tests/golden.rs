@@ -1,7 +1,7 @@
 //! Golden policies: each file's own `tests` hold, and each bad one tells exactly what is wrong with it.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
 
-use sallyport_policy::{Policy, PolicyText, Problem};
+use sallyport_policy::{Overlay, Policy, PolicyText, Problem, Request, Who};
 use std::path::{Path, PathBuf};
 
 fn folder(name: &str) -> PathBuf {
@@ -81,3 +81,84 @@ fn doubtful_policies_compile_with_warnings() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// The example that shows the whole language, with the file that it includes beside it.
+fn example() -> Policy {
+    let texts: Vec<PolicyText> = files(&folder("example"))
+        .into_iter()
+        .map(|(_, text)| text)
+        .collect();
+    Policy::compile(&texts)
+        .map_err(|problems| listed(&problems))
+        .unwrap()
+}
+
+#[test]
+fn the_example_of_the_whole_language_compiles_and_passes_its_own_tests() {
+    let policy = example();
+    let report = policy.run_tests();
+    assert_eq!((report.total, listed(&report.failures)), (3, String::new()));
+    assert_eq!(policy.credentials().len(), 3);
+}
+
+#[test]
+fn the_example_decides_by_every_kind_of_rule() {
+    let policy = example();
+    let who = Who {
+        team: "web".into(),
+        environment: "staging".into(),
+        ..Who::default()
+    };
+    for (request, at, expected) in [
+        (
+            "GET https://github.com/acme/web.git/info/refs?service=git-receive-pack",
+            NOON,
+            "allow read-github",
+        ),
+        (
+            "POST https://github.com/acme/web.git/git-receive-pack",
+            NOON,
+            "inspect",
+        ),
+        (
+            "POST https://github.com/other/web.git/git-receive-pack",
+            NOON,
+            "deny default",
+        ),
+        (
+            "PUT https://api.github.com/repos/acme/web/pulls/7/merge",
+            NOON,
+            "ask merge",
+        ),
+        ("GET https://docs.rs/", NOON, "deny docs"),
+        ("GET https://x.partner.example/", NOON, "allow partners"),
+        ("GET https://203.0.113.9/", NOON, "allow partners"),
+        (
+            "postgres agent@db.staging.acme.example:5432/shop",
+            NOON,
+            "allow staging-database",
+        ),
+        (
+            "postgres agent@db.staging.acme.example:5432/shop",
+            "2026-11-30T20:00:00Z",
+            "deny default",
+        ),
+        (
+            "connect db.staging.acme.example:5432",
+            "2026-11-29T12:00:00Z",
+            "deny default",
+        ),
+        ("connect db.staging.acme.example:5432", NOON, "inspect"),
+    ] {
+        let asked = Request::parse(request).unwrap();
+        let verdict = policy
+            .explain(&asked, &who, &Overlay::default(), at.parse().unwrap())
+            .verdict;
+        let rule = verdict.reason.map(|reason| format!(" {}", reason.rule));
+        let answer = format!("{}{}", verdict.decision, rule.unwrap_or_default());
+        assert_eq!(answer, expected, "{request} at {at}");
+    }
+}
+
+/// A Monday.
+const NOON: &str = "2026-11-30T11:00:00Z";

@@ -1,106 +1,19 @@
 //! What holds for any input: nothing panics, and more refusing never allows more.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
 
+mod generators;
+
+use generators::{any_rule, document, pushed, request, rule};
 use proptest::prelude::*;
 use sallyport_policy::{
-    CanonicalPath, Decision, Destination, Host, HttpRequest, Moment, Overlay, Policy, PolicyText, Request,
-    Severity, Who,
+    Decision, Host, Moment, Overlay, Policy, PolicyText, RefUpdate, Request, Severity, SshRequest, Who,
 };
-
-const HOSTS: &[&str] = &[
-    "a.test",
-    "b.a.test",
-    "c.b.a.test",
-    "x.test",
-    "10.1.2.3",
-    "127.0.0.1",
-    "9.9.9.9",
-    "[fd00::1]",
-];
-const PATTERNS: &[&str] = &[
-    "a.test",
-    "\"*.a.test\"",
-    "\"*.test\"",
-    "x.test",
-    "\"*\"",
-    "10.0.0.0/8",
-    "127.0.0.1",
-    "\"fd00::/8\"",
-    "9.9.9.9",
-];
-const METHODS: &[&str] = &["GET", "PUT"];
-const PATHS: &[&str] = &["/a", "/a/b", "/a//b", "/", "/b%2fa"];
-const PATH_PATTERNS: &[&str] = &["/a", "/a/**", "/**/b", "/{x}", "/*b"];
 
 fn compile(text: &str) -> Result<Policy, Vec<sallyport_policy::Problem>> {
     Policy::compile(&[PolicyText {
         name: "p.yaml".into(),
         text: text.into(),
     }])
-}
-
-fn one_of(texts: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
-    (0..texts.len()).prop_map(move |at| texts[at])
-}
-
-/// One rule as YAML, without id.
-fn rule(effect: &'static str) -> impl Strategy<Value = String> {
-    let port = prop_oneof![
-        Just(""),
-        Just(", port: 443"),
-        Just(", port: [80, 443]"),
-        Just(", port: \"1-9999\"")
-    ];
-    let fine = prop_oneof![
-        Just(String::new()),
-        one_of(METHODS).prop_map(|method| format!(", methods: [{method}]")),
-        one_of(PATH_PATTERNS).prop_map(|path| format!(", path: \"{path}\"")),
-        Just(", protocol: http".to_owned()),
-    ];
-    (one_of(PATTERNS), port, fine)
-        .prop_map(move |(host, port, fine)| format!("to: {{host: [{host}]{port}{fine}}}, effect: {effect}"))
-}
-
-fn unread_rule() -> impl Strategy<Value = String> {
-    (one_of(PATTERNS), prop_oneof![Just("tcp"), Just("tls")]).prop_map(|(host, protocol)| {
-        format!("to: {{host: [{host}], port: [80, 443], protocol: {protocol}}}, effect: allow")
-    })
-}
-
-fn any_rule() -> impl Strategy<Value = String> {
-    prop_oneof![3 => rule("allow"), 1 => rule("ask"), 1 => rule("deny"), 1 => unread_rule()]
-}
-
-fn document(rules: &[String]) -> String {
-    let rules: Vec<String> = rules
-        .iter()
-        .enumerate()
-        .map(|(number, rule)| format!("  - {{id: r{number}, {rule}}}\n"))
-        .collect();
-    format!("version: 1\nrules:\n{}", rules.concat())
-}
-
-fn request() -> impl Strategy<Value = Request> {
-    let http = (one_of(METHODS), one_of(PATHS), any::<bool>()).prop_map(|(method, path, tls)| {
-        Moment::Http(HttpRequest {
-            method: method.into(),
-            path: CanonicalPath::parse(path).unwrap(),
-            query: None,
-            tls,
-            headers: Vec::new(),
-            pushed: None,
-        })
-    });
-    let moment = prop_oneof![1 => Just(Moment::Connect), 1 => Just(Moment::Opaque), 3 => http];
-    (one_of(HOSTS), prop_oneof![Just(443), Just(80), Just(22)], moment).prop_map(|(host, port, moment)| {
-        Request {
-            destination: Destination {
-                host: Host::parse(host).unwrap(),
-                port,
-            },
-            moment,
-        }
-    })
 }
 
 /// How much an answer lets pass.
@@ -120,6 +33,19 @@ fn decide(policy: &Policy, request: &Request) -> Decision {
         &Overlay::default(),
         jiff::Timestamp::UNIX_EPOCH,
     )
+}
+
+const INSPECT: u8 = 2;
+
+/// The request with other refs, where it is one that can have some.
+fn with_refs(request: &Request, refs: Option<Vec<RefUpdate>>) -> Request {
+    let mut request = request.clone();
+    match &mut request.moment {
+        Moment::Http(http) => http.pushed = refs,
+        Moment::Ssh(SshRequest { git: Some(git), .. }) => git.pushed = refs,
+        _ => {}
+    }
+    request
 }
 
 proptest! {
@@ -185,6 +111,29 @@ proptest! {
         prop_assert_eq!(&explanation.verdict.decision, word);
         prop_assert_eq!(explanation.rules.len(), rules.len());
         prop_assert!(explanation.to_string().contains(word));
+    }
+
+    #[test]
+    fn what_is_sure_before_the_refs_are_known_stays(rules in prop::collection::vec(any_rule(), 0..6), requests in prop::collection::vec((request(), pushed()), 1..20)) {
+        let policy = compile(&document(&rules)).unwrap();
+        for (request, refs) in &requests {
+            let (before, after) = (decide(&policy, &with_refs(request, None)), decide(&policy, &with_refs(request, refs.clone())));
+            if rank(&before) != INSPECT {
+                prop_assert_eq!(rank(&before), rank(&after), "{:?}\n{}", request, document(&rules));
+            }
+        }
+    }
+
+    #[test]
+    fn what_explaining_prints_can_be_asked_again(request in request()) {
+        let policy = compile("version: 1").unwrap();
+        let explanation = policy.explain(&request, &Who::default(), &Overlay::default(), jiff::Timestamp::UNIX_EPOCH);
+        let again = Request::parse(&explanation.request).unwrap();
+        let mut told = with_refs(&request, None);
+        if let Moment::Http(http) = &mut told.moment {
+            http.headers.clear();
+        }
+        prop_assert_eq!(again, told);
     }
 
     #[test]
