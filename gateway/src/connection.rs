@@ -4,6 +4,7 @@
 //! speaks TLS or HTTP, so that the refusal can be read; nothing is sent upstream for it.
 use crate::Shared;
 use crate::control::types::Verdict;
+use crate::farewell;
 use crate::http::{Channel, PeerFault, Version, serve_channel};
 use crate::intake::Intake;
 use crate::ledger::Ledger;
@@ -167,14 +168,19 @@ async fn opaque(shared: &Shared, mut intake: Intake, what: &str) {
         return tunnel::run(shared, intake, permit, ledger).await;
     }
     ledger.remark(&format!(
-        "the client sent {what}, which is no HTTP; a rule with `protocol: tcp` would be needed"
+        "the client sent {what}, which this gateway cannot read yet; a rule with `protocol: tcp` would be needed"
     ));
     let host = intake.destination.host.to_string();
+    let unread =
+        format!("this gateway cannot read {what} yet: only a rule with `protocol: tcp` lets it pass");
     let text = match &decided.decision {
+        Decision::Deny(refusal) | Decision::Ask(refusal) if refusal.reason.rule == "default" => {
+            format!("{}; {unread}", refusal.told(&host))
+        }
         Decision::Deny(refusal) | Decision::Ask(refusal) => refusal.told(&host),
-        _ => "this protocol is not allowed here".to_owned(),
+        _ => unread,
     };
-    tunnel::refuse(&mut intake.stream, &text, &decided.id).await;
+    farewell::tell(&mut intake.stream, &text, &decided.id, shared.limits.first_bytes).await;
     ledger.close("refused").await;
 }
 

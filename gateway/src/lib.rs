@@ -7,6 +7,7 @@ pub mod config;
 pub mod connection;
 pub mod control;
 pub mod downstream;
+pub mod farewell;
 pub mod http;
 pub mod intake;
 pub mod ledger;

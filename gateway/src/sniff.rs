@@ -74,8 +74,8 @@ fn plain(bytes: &[u8]) -> Protocol {
 /// Names a few protocols for the log.
 fn what(bytes: &[u8]) -> &'static str {
     match bytes {
-        [0, 0, 0, 8, 4, 210, 22, 47, ..] => "a PostgreSQL request for TLS",
-        [0, 0, 0, _, 0, 3, ..] => "a PostgreSQL start-up message",
+        [0, 0, 0, 8, 4, 210, 22, 47 | 48, ..] => "a PostgreSQL request for encryption",
+        [0, 0, _, _, 0, 3, ..] => "a PostgreSQL start-up message",
         [0x80, ..] => "an SSL 2 ClientHello",
         [0x00, 0x0c | 0x0e, ..] => "something like AMQP or MQTT",
         _ => "bytes of an unknown protocol",

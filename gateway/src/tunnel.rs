@@ -1,11 +1,11 @@
 //! Opaque streams, where a rule says `protocol: tcp`: counted, recorded, ended with their session.
 use crate::Shared;
 use crate::control::types::Verdict;
+use crate::farewell;
 use crate::intake::Intake;
 use crate::ledger::{Ledger, Traffic};
 use crate::session::Session;
 use crate::session::quota::Pass;
-use crate::stream::Stream;
 use sallyport_policy::Permit;
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// How often an open stream's grant is looked at.
@@ -25,7 +25,8 @@ pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledge
         Ok(pass) => pass,
         Err(exceeded) => {
             ledger.exceeded(&exceeded);
-            refuse(&mut intake.stream, &exceeded.sentence, ledger.id()).await;
+            let limit = shared.limits.first_bytes;
+            farewell::tell(&mut intake.stream, &exceeded.sentence, ledger.id(), limit).await;
             return ledger.close("refused").await;
         }
     };
@@ -96,45 +97,6 @@ async fn stands_still(traffic: &Traffic, limit: Duration) {
     }
 }
 
-/// Tells a client why where its protocol has words for it: an SSH client in a message that it prints (RFC 4253 sections
-/// 4.2, 6 and 11.1). `id` is the decision's. The caller closes.
-pub async fn refuse(stream: &mut Stream, why: &str, id: &str) {
-    if !stream.seen().starts_with(b"SSH-") {
-        return;
-    }
-    let text = format!("sallyport: {why} (decision {id})");
-    let mut answer = b"SSH-2.0-sallyport\r\n".to_vec();
-    answer.extend(ssh_disconnect(&text));
-    let told = async {
-        stream.write_all(&answer).await?;
-        stream.shutdown().await
-    };
-    if let Err(error) = told.await {
-        tracing::debug!(%error, "the refusal did not reach the ssh client");
-    }
-}
-
-/// SSH_MSG_DISCONNECT with reason HOST_NOT_ALLOWED_TO_CONNECT, before keys are exchanged.
-fn ssh_disconnect(text: &str) -> Vec<u8> {
-    let text: Vec<u8> = text
-        .bytes()
-        .filter(|byte| (0x20..0x7f).contains(byte))
-        .take(1000)
-        .collect();
-    let mut payload = vec![1, 0, 0, 0, 1];
-    for field in [text.as_slice(), b"en"] {
-        payload.extend((field.len() as u32).to_be_bytes());
-        payload.extend(field);
-    }
-    // Length, padding length, payload and padding fill blocks of 8 bytes; at least 4 bytes are padding.
-    let padding = 4 + (8 - (5 + payload.len() + 4) % 8) % 8;
-    let mut packet = ((1 + payload.len() + padding) as u32).to_be_bytes().to_vec();
-    packet.push(padding as u8);
-    packet.extend(payload);
-    packet.resize(packet.len() + padding, 0);
-    packet
-}
-
 /// The upstream's side of a stream, counted, and cut where a rule's bound is met.
 struct Counted {
     stream: TcpStream,
@@ -182,21 +144,5 @@ impl AsyncWrite for Counted {
     }
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ssh_disconnect;
-
-    #[test]
-    fn an_ssh_disconnect_fills_whole_blocks() {
-        for length in 0..40 {
-            let packet = ssh_disconnect(&"x".repeat(length));
-            assert_eq!(packet.len() % 8, 0, "text of {length}");
-            let announced = u32::from_be_bytes([packet[0], packet[1], packet[2], packet[3]]) as usize;
-            assert_eq!(announced, packet.len() - 4);
-            assert!(packet[4] >= 4);
-        }
     }
 }

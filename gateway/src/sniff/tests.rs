@@ -65,7 +65,7 @@ fn plain_protocols_are_told_apart() {
     assert_eq!(sniff(b"GE"), Protocol::Incomplete);
     assert_eq!(
         sniff(&[0, 0, 0, 8, 4, 210, 22, 47]),
-        Protocol::Unknown("a PostgreSQL request for TLS")
+        Protocol::Unknown("a PostgreSQL request for encryption")
     );
     assert!(matches!(sniff(b"\x16\x03\x01\x00\x00"), Protocol::Unknown(_)));
     assert!(matches!(

@@ -1,10 +1,12 @@
 //! Listeners handed over for a session: served, replaced, refused (case Q09, and DESIGN section 3).
+use crate::dns::Dns;
 use crate::origin::Roots;
 use crate::stand::{Stand, read_all};
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use sallyport_gateway::control::handover::ListenerHost;
 use sallyport_gateway::control::types::{ListenerKind, Verdict};
+use sallyport_gateway::limits::Limits;
 use sallyport_gateway::names::synthetic::is_synthetic;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -55,6 +57,85 @@ async fn names_are_answered_on_a_socket_that_was_handed_over() {
     assert_eq!(
         (none.metadata.response_code, none.answers.len()),
         (ResponseCode::NoError, 0)
+    );
+}
+
+/// Case Q09: whatever is asked, of allowed names, names below them and others, nobody outside hears of it.
+#[tokio::test]
+async fn no_question_of_a_machine_leaves_the_gateway() {
+    let dns = Dns::new(&["192.0.2.1"], None).await;
+    let stand = Stand::with_resolver(&Roots::new(), 1, Limits::default(), dns.resolver()).await;
+    let (address, descriptor) = udp();
+    hand_over(&stand, vec![(ListenerKind::Dns, descriptor)]).unwrap();
+    let long = [
+        "a".repeat(63),
+        "b".repeat(63),
+        "c".repeat(63),
+        "d".repeat(55),
+        "test.".to_owned(),
+    ]
+    .join(".");
+    for name in [
+        "allowed.test.",
+        "c2VjcmV0.other.test.",
+        "x.allowed.test.",
+        long.as_str(),
+    ] {
+        for kind in [RecordType::A, RecordType::AAAA] {
+            let reply = ask(address, name, kind).await.unwrap();
+            let given = match &reply.answers[0].data {
+                RData::A(answer) => IpAddr::V4(answer.0),
+                RData::AAAA(answer) => IpAddr::V6(answer.0),
+                other => panic!("{other:?}"),
+            };
+            assert!(is_synthetic(given), "{name} {kind}: {given}");
+        }
+        for kind in [
+            RecordType::TXT,
+            RecordType::ANY,
+            RecordType::NULL,
+            RecordType::MX,
+            RecordType::HTTPS,
+            RecordType::SVCB,
+            RecordType::SRV,
+            RecordType::NS,
+        ] {
+            let reply = ask(address, name, kind).await.unwrap();
+            assert_eq!(
+                (reply.metadata.response_code, reply.answers.len()),
+                (ResponseCode::NoError, 0),
+                "{name} {kind}"
+            );
+        }
+    }
+    assert_eq!(dns.asked(), Vec::<String>::new());
+}
+
+/// Case Q09: ten thousand names are not ten thousand events.
+#[tokio::test]
+async fn more_names_than_a_session_may_hold_are_one_event() {
+    let limits = Limits {
+        names: 8,
+        ..Limits::default()
+    };
+    let stand = Stand::with_limits(&Roots::new(), 1, limits).await;
+    let (address, descriptor) = udp();
+    hand_over(&stand, vec![(ListenerKind::Dns, descriptor)]).unwrap();
+    for number in 0..100 {
+        let reply = ask(address, &format!("n{number}.other.test."), RecordType::A)
+            .await
+            .unwrap();
+        let right = match number {
+            0..8 => ResponseCode::NoError,
+            _ => ResponseCode::ServFail,
+        };
+        assert_eq!(reply.metadata.response_code, right, "{number}");
+    }
+    let records = stand.records(1).await;
+    assert_eq!(records.len(), 1, "{records:#?}");
+    assert_eq!(
+        (records[0].kind.as_str(), records[0].verdict),
+        ("dns", Verdict::Denied)
     );
 }
 

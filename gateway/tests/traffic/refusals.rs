@@ -186,15 +186,37 @@ async fn an_ssh_client_is_told_and_left() {
 }
 
 #[tokio::test]
+async fn a_database_client_is_told_in_its_own_words() {
+    let (stand, origin) = stand().await;
+    let mut stream = stand.tunnel("denied.test:5432").await;
+    stream.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]).await.unwrap();
+    assert_eq!(stream.read_u8().await.unwrap(), b'N');
+    stream
+        .write_all(b"\0\0\0\x11\0\x03\0\0user\0ada\0\0")
+        .await
+        .unwrap();
+    let text = read_all(&mut stream).await;
+    assert!(text.starts_with('E'), "{text}");
+    assert!(
+        text.contains("sallyport: no rule allows") && text.contains("only a rule with `protocol: tcp`"),
+        "{text}"
+    );
+    let record = only(stand.records(1).await);
+    assert_eq!((record.verdict, record.port), (Verdict::Denied, 5432));
+    assert!(text.contains(&record.id), "{text}");
+    assert_eq!(origin.connections(), 0);
+}
+
+#[tokio::test]
 async fn unknown_bytes_are_refused_and_explained_in_the_log() {
     let (stand, origin) = stand().await;
     let mut stream = stand.tunnel(&stand.at("allowed.test")).await;
-    stream.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]).await.unwrap();
+    stream.write_all(&[0x00, 0x0c, 0, 4, 1, 2, 3]).await.unwrap();
     assert_eq!(read_all(&mut stream).await, "");
     let record = only(stand.records(1).await);
     assert_eq!(record.verdict, Verdict::Denied);
     assert!(
-        record.reason.contains("PostgreSQL") && record.reason.contains("protocol: tcp"),
+        record.reason.contains("AMQP") && record.reason.contains("protocol: tcp"),
         "{}",
         record.reason
     );
