@@ -4,6 +4,7 @@
 //! editor explain with it, so that all of them give the same answer.
 
 mod address;
+mod again;
 mod bucket;
 mod check;
 mod compile;
@@ -30,6 +31,7 @@ pub mod include;
 mod layer;
 mod layer_check;
 mod layering;
+pub mod learn;
 mod limits;
 pub mod path;
 mod path_index;
@@ -38,6 +40,8 @@ mod path_pattern;
 mod policy;
 pub mod preflight;
 mod presets;
+pub mod recorded;
+pub mod replay;
 pub mod request;
 pub mod request_text;
 mod resolve;
@@ -57,10 +61,13 @@ pub use grant::{Grant, GrantRefused, Overlay, Wanted};
 pub use host::{Host, HostFault};
 pub use include::included_names;
 pub use layer::{Layer, LayerTexts};
+pub use learn::{Learned, Learner, Proposal};
 pub use limits::{Limits, Rate};
 pub use path::{CanonicalPath, PathFault};
 pub use policy::Policy;
 pub use presets::{Preset, presets};
+pub use recorded::{Line, Outcome, Recorded};
+pub use replay::{People, Replay, ReplayReport};
 pub use request::{
     Destination, GitAccess, GitRequest, HttpRequest, Moment, PostgresRequest, Protocol, RefUpdate, Request,
     SshRequest, Who,

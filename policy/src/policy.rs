@@ -32,10 +32,22 @@ impl Policy {
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
+    /// The same with other rules in the same places; without tests and warnings, which are about the text.
+    pub(crate) fn with_rules(&self, rules: Vec<Rule>) -> Self {
+        Self {
+            hash: self.hash.clone(),
+            index: HostIndex::new(&rules),
+            rules: rules.into(),
+            credentials: self.credentials.clone(),
+            layers: self.layers.clone(),
+            tests: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
 }
 
 /// What one layer does apart from its rules.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct LayerPlan {
     pub(crate) layer: Layer,
     /// What becomes of what no rule names; `Inherit` never in the uppermost.

@@ -2,8 +2,11 @@
 mod check;
 mod explain;
 pub mod files;
+mod learn;
 mod preflight;
 mod presets;
+mod recorded;
+mod replay;
 mod rollout;
 mod test;
 #[cfg(test)]
@@ -48,12 +51,17 @@ enum Command {
     Withdraw(rollout::WithdrawArgs),
     /// Tell which policies stand in the gateway, and whether a file of theirs is broken
     Status,
+    /// Tell what a policy would have made of recorded traffic: what it would newly block, ask for or allow
+    Replay(replay::Args),
+    /// Propose the policy that would have allowed what a run did
+    Learn(learn::Args),
 }
 
 /// Where the supervisor is; asked for by those commands alone that need it.
 type State<'a> = &'a dyn Fn() -> Result<StateDir, Failure>;
 
-/// Runs the command: 0 good, 1 failed tests, 2 a request that cannot be read, 3 an invalid policy, 4 gaps that are sure.
+/// Runs the command: 0 good, 1 failed tests, 2 a request that cannot be read, 3 an invalid policy, 4 gaps that are sure, or
+/// recorded traffic that would newly be blocked or asked for.
 pub fn run(args: Args, state: State<'_>) -> Result<ExitCode, Failure> {
     let mut out = std::io::stdout().lock();
     execute(args, state, &mut out).map(ExitCode::from)
@@ -66,6 +74,8 @@ fn execute(args: Args, state: State<'_>, out: &mut dyn Write) -> Result<u8, Fail
         Command::Rollback(args) => rollout::roll_back(&args, state, out),
         Command::Withdraw(args) => rollout::withdraw(&args, state, out),
         Command::Status => rollout::status(state, out),
+        Command::Replay(args) => replay::run(&args, &state()?, out),
+        Command::Learn(args) => learn::run(&args, &state()?, out),
         Command::Check(args) => check::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Test(args) => test::run(&args, out),
