@@ -10,6 +10,8 @@ mod dns;
 #[cfg(test)]
 mod fidelity;
 #[cfg(test)]
+mod fields;
+#[cfg(test)]
 mod granted;
 #[cfg(test)]
 mod handover;

@@ -45,6 +45,7 @@ async fn a_path_that_leads_elsewhere_or_can_be_read_in_two_ways_reaches_no_origi
         ("/%c0%ae%c0%ae/secret", "admin"),
         ("/PUBLIC/admin/x", "default"),
         ("//public/x", "admin"),
+        ("/public/admin?/../x", "admin"),
     ] {
         let answer = stand.get("api.test", path).await;
         assert!(answer.starts_with("HTTP/1.1 403 "), "{path}: {answer}");

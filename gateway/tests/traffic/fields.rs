@@ -1,0 +1,121 @@
+//! What rules look at beyond method and path: encoded slashes, fields, pushes, ssh (case Q03, npm's scoped names).
+use crate::origin::{Origin, Roots};
+use crate::stand::{Stand, ask, read_all};
+use sallyport_gateway::control::types::Verdict;
+use tokio::io::AsyncWriteExt;
+
+const POLICY: &str = r#"
+version: 1
+name: fields
+rules:
+  - id: scoped
+    to: {host: [store.test, 127.0.0.0/8], port: PORT, methods: [GET], path: "/{name}", encoded-slash: true, private: true}
+    effect: allow
+  - id: json
+    to: {host: [allowed.test, 127.0.0.0/8], port: PORT, headers: {accept: "application/*"}, private: true}
+    effect: allow
+  - id: push
+    to: {host: [api.test, 127.0.0.0/8], port: PORT, protocol: git, repository: "acme/*", access: write, refs: ["agent/**"], private: true}
+    effect: allow
+  - id: shell
+    to: {host: opaque.test, port: 22, protocol: ssh}
+    effect: allow
+"#;
+
+async fn stand() -> (Stand, Origin) {
+    let roots = Roots::new();
+    let origin = Origin::echo(&roots, &["http/1.1"]).await;
+    let stand = Stand::new(&roots, origin.port).await;
+    stand.put(POLICY);
+    (stand, origin)
+}
+
+#[tokio::test]
+async fn an_encoded_slash_belongs_to_its_segment_where_a_rule_says_so() {
+    let (stand, origin) = stand().await;
+    let answer = stand.get("store.test", "/@scope%2fname").await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    for path in ["/@scope%2f..%2fother", "/@scope%2f%2fname", "/@scope/name"] {
+        let answer = stand.get("store.test", path).await;
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{path}: {answer}");
+    }
+    assert_eq!(
+        origin
+            .seen()
+            .iter()
+            .map(|head| head.lines().next().unwrap().to_ascii_lowercase())
+            .collect::<Vec<_>>(),
+        ["get /@scope%2fname"]
+    );
+}
+
+#[tokio::test]
+async fn a_condition_is_about_the_field_that_is_sent() {
+    let (stand, origin) = stand().await;
+    let at = stand.at("allowed.test");
+    for (fields, status) in [
+        ("Accept: application/json\r\n", "200"),
+        ("ACCEPT: application/xml\r\n", "200"),
+        ("", "403"),
+        ("Accept: text/html\r\n", "403"),
+        ("Accept: application/json\r\nAccept: application/json\r\n", "403"),
+        ("Accept: application/json\r\nConnection: accept\r\n", "403"),
+    ] {
+        let close = if fields.contains("Connection") {
+            ""
+        } else {
+            "Connection: close\r\n"
+        };
+        let request = format!("GET / HTTP/1.1\r\nHost: {at}\r\n{fields}{close}\r\n");
+        let mut stream = stand.h1("allowed.test").await;
+        let (head, _) = ask(&mut stream, &request).await;
+        assert!(
+            head.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{fields}: {head}"
+        );
+    }
+    assert!(
+        origin
+            .seen()
+            .iter()
+            .all(|head| head.contains("\naccept: application/")),
+        "{:?}",
+        origin.seen()
+    );
+}
+
+#[tokio::test]
+async fn a_push_whose_refs_must_be_read_is_refused_in_words() {
+    let (stand, origin) = stand().await;
+    let asked = stand
+        .get("api.test", "/acme/web.git/info/refs?service=git-receive-pack")
+        .await;
+    assert!(asked.starts_with("HTTP/1.1 200 "), "{asked}");
+    let at = stand.at("api.test");
+    let push = format!(
+        "POST /acme/web.git/git-receive-pack HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\nContent-Length: 4\r\n\r\n0000"
+    );
+    let answer = stand.raw("api.test", &push).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 403 ")
+            && answer
+                .contains("rule `push` looks at the refs of the push, which this gateway does not read yet"),
+        "{answer}"
+    );
+    assert_eq!(origin.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn ssh_that_a_rule_allows_is_told_that_it_cannot_be_read_yet() {
+    let (stand, _origin) = stand().await;
+    let mut stream = stand.tunnel("opaque.test:22").await;
+    stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").await.unwrap();
+    let text = read_all(&mut stream).await;
+    assert!(
+        text.contains("rule `shell` allows this host as `ssh` only")
+            && text.contains("this gateway cannot read ssh yet"),
+        "{text}"
+    );
+    let record = stand.records(1).await.pop().unwrap();
+    assert_eq!((record.kind.as_str(), record.verdict), ("tcp", Verdict::Denied));
+}
