@@ -196,7 +196,12 @@ impl Verdict {
         let refuses = own().any(|own| own.mode == Mode::Enforced);
         let liftable = own().all(|own| own.mode != Mode::Enforced || own.ease > 0);
         let mut below = Layers::from_iter(crate::Layer::ALL);
-        if liftable && (refuses || said.passes() || said.hope) {
+        let explicit = if refuses {
+            liftable && enforces
+        } else {
+            said.passes() || said.hope
+        };
+        if explicit {
             // What the layers above leave to this one is now its own affair, and that of those to whom both leave it.
             let mut cut = below;
             self.standing.retain(|above| {
@@ -236,7 +241,7 @@ impl Verdict {
                 layer,
                 asks: false,
                 ease: 0,
-                widen: plan.reach,
+                widen: plan.reach.or(said.left),
                 mode: mode(Mode::Enforced),
             }),
         }

@@ -91,11 +91,12 @@ impl Policy {
                 .collect();
             let allow = own.iter().find(|(rule, _)| rule.effect == Effect::Allow);
             let rule = refusing_rule(&own);
-            if rule.map_or(allow.is_some(), |rule| rule.terms.is_some()) {
+            let enforces = !plan.observe || special;
+            if rule.map_or(allow.is_some(), |rule| enforces && rule.terms.is_some()) {
                 standing.retain(|above| !above.widen.contains(plan.layer));
             }
             match (rule, allow) {
-                _ if plan.observe && !special => {}
+                _ if !enforces => {}
                 (Some(rule), _) => standing.push(Refused {
                     rule: Some(rule),
                     widen: rule.widen.iter().copied().collect(),

@@ -55,6 +55,11 @@ impl Layers {
         self.0 |= layer.bit();
     }
 
+    /// Those that are in either.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Those that are in both.
     pub(crate) fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)

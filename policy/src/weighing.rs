@@ -41,6 +41,8 @@ pub(crate) struct Said {
     pub(crate) hope: bool,
     /// Something must be seen before anything may pass.
     pub(crate) look: bool,
+    /// The layers below that may allow what a rule refuses that does not know yet.
+    pub(crate) left: Layers,
     /// The first rule that allows something on this host, but not this.
     pub(crate) near: Option<u32>,
 }
@@ -102,6 +104,7 @@ impl<'q> Weighed<'q> {
             (_, fit) if rule.observe => self.refuse(number, rule, fit, Mode::Told),
             (effect, Fit::Later) => {
                 said.look = true;
+                said.left = said.left.or(rule.widen.iter().copied().collect());
                 said.hope |= effect == Effect::Ask || (at_connect && granted(rule, question).is_some());
             }
             // Whether a person is needed can be told more readably once the request is there.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Largest policy file, in bytes.
-pub(crate) const FILE_LIMIT: usize = 1024 * 1024;
+pub(crate) const FILE_LIMIT: usize = 8 * 1024 * 1024;
 
 /// A YAML value; numbers keep no more than rules need.
 #[derive(Debug, Clone)]
@@ -117,8 +117,8 @@ pub(crate) fn read(text: &PolicyText) -> Result<Spanned<Node>, Problem> {
         budget: serde_saphyr::budget! {
             max_depth: 24,
             flow_nesting_limit: 24,
-            max_nodes: 200_000,
-            max_events: 600_000,
+            max_nodes: 600_000,
+            max_events: 1_800_000,
             max_documents: 1,
             max_aliases: 256,
             max_merge_keys: 0,

@@ -106,8 +106,8 @@ fn an_empty_document_denies_all() {
 #[test]
 fn files_that_are_too_much_are_refused_quickly() {
     let bomb = "version: 1\nsets:\n  a: &a [x.test,x.test,x.test,x.test,x.test,x.test,x.test,x.test,x.test]\n  b: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n  c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n  d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n  e: [*d,*d,*d,*d,*d,*d,*d,*d,*d]\n";
-    let large = format!("version: 1\nname: {}\n", "x".repeat(2_000_000));
-    let many = format!("version: 1\nrules:\n{}", "  - {}\n".repeat(60_000));
+    let large = format!("version: 1\nname: {}\n", "x".repeat(9_000_000));
+    let many = format!("version: 1\nrules:\n{}", "  - {}\n".repeat(700_000));
     let nested = format!(
         "version: 1\nrules: {}{}\n",
         "{a: ".repeat(5_000),
