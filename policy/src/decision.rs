@@ -5,13 +5,14 @@ use crate::rule::Rule;
 use crate::wording;
 use crate::{Credential, Destination, Grant, Layer, Limits, Protocol, Request};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The right to send one request (or open one stream) to one destination. Cannot be made outside this crate.
 ///
 /// It is made without allocating where it rests on rules alone: it remembers which rules allow, and tells the rest when asked.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Permit {
     pub(crate) destination: Destination,
     pub(crate) protocol: Protocol,
@@ -103,6 +104,19 @@ pub enum Decision {
     Ask(Refusal),
     /// No.
     Deny(Refusal),
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("destination", &self.destination)
+            .field("rule", &self.rule())
+            .field("protocol", &self.protocol)
+            .field("credentials", &self.credentials())
+            .field("grants", &self.grants)
+            .field("observed", &self.observed)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Permit {

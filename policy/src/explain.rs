@@ -5,7 +5,7 @@ use crate::document::Effect;
 use crate::rule::Fit;
 use crate::weighing::{Question, granted};
 use crate::wording;
-use crate::{Decision, Moment, Overlay, Policy, Reason, Refusal, Remedy, Request, Who};
+use crate::{Decision, Layer, Moment, Overlay, Policy, Reason, Refusal, Remedy, Request, Who};
 pub use changes::Change;
 use serde::Serialize;
 use std::fmt;
@@ -46,6 +46,9 @@ pub struct Verdict {
     pub credentials: Vec<String>,
     /// Grants that it rests on.
     pub grants: Vec<String>,
+    /// What would have refused, were it not in `mode: observe`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Reason>,
 }
 
 /// What one rule made of the request.
@@ -53,6 +56,8 @@ pub struct Verdict {
 pub struct RuleNote {
     /// Id.
     pub rule: String,
+    /// The layer that it stands in.
+    pub layer: Layer,
     /// `allow`, `deny` or `ask`.
     pub effect: String,
     /// `file:line:column`.
@@ -111,8 +116,12 @@ impl Policy {
                     grant.id, grant.by, grant.expires_at
                 );
             }
+            if rule.observe && !matches!(fit, Fit::Miss(_)) {
+                why.push_str("; it is told and not enforced");
+            }
             RuleNote {
                 rule: rule.id.clone(),
+                layer: rule.layer,
                 effect: rule.effect.as_str().to_owned(),
                 at: rule.at.to_string(),
                 matches: match fit {
@@ -149,6 +158,7 @@ impl Verdict {
             hint: None,
             credentials: Vec::new(),
             grants: Vec::new(),
+            observed: None,
         };
         match decision {
             Decision::Inspect => {}
@@ -157,6 +167,7 @@ impl Verdict {
                 verdict.credentials = permit.credentials().into_iter().map(str::to_owned).collect();
                 verdict.grants = permit.grants().to_vec();
                 verdict.reason = Some(permit.reason(request));
+                verdict.observed = permit.observed().map(|refusal| refusal.reason.clone());
             }
             Decision::Ask(refusal) => verdict.refuse("ask", refusal),
             Decision::Deny(refusal) => verdict.refuse("deny", refusal),
@@ -176,6 +187,11 @@ impl Verdict {
     /// What follows the decision, a line each.
     fn details(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.reason.iter().map(|reason| reason.text.clone()).collect();
+        lines.extend(
+            self.observed
+                .iter()
+                .map(|reason| format!("observed only: {}", reason.text)),
+        );
         if !self.credentials.is_empty() {
             lines.push(format!("credentials: {}", self.credentials.join(", ")));
         }
@@ -204,11 +220,19 @@ impl fmt::Display for Explanation {
             writeln!(f, "  {line}")?;
         }
         writeln!(f, "rules:")?;
+        let layered = self
+            .rules
+            .windows(2)
+            .any(|pair| pair.first().map(|note| note.layer) != pair.last().map(|note| note.layer));
         for note in self.rules.iter().filter(|note| note.names_host) {
             let mark = if note.decided { "*" } else { " " };
+            let layer = match layered {
+                true => format!(", {}", note.layer),
+                false => String::new(),
+            };
             writeln!(
                 f,
-                "{mark} {} ({}, {}): {}: {}",
+                "{mark} {} ({}{layer}, {}): {}: {}",
                 note.rule, note.effect, note.at, note.matches, note.why
             )?;
         }

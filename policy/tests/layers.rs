@@ -224,6 +224,29 @@ fn an_observing_layer_lets_pass_what_it_refuses_and_tells() {
 }
 
 #[test]
+fn an_explanation_names_the_layers_and_what_is_only_observed() {
+    let policy = under_organisation(
+        "version: 1\nmode: observe\nrules: [{id: no-post, to: {host: a.code.test, methods: [POST]}, effect: deny}]",
+    );
+    let explanation = policy.explain(
+        &Request::parse("POST https://a.code.test/").unwrap(),
+        &Who::default(),
+        &Overlay::default(),
+        jiff::Timestamp::UNIX_EPOCH,
+    );
+    assert_eq!(explanation.verdict.decision, "allow");
+    assert_eq!(explanation.verdict.observed.as_ref().unwrap().rule, "no-post");
+    let text = explanation.to_string();
+    for expected in [
+        "observed only: rule `no-post` denies `POST https://a.code.test/`",
+        " no-post (deny, team, team.yaml:3:13): yes: it matches",
+        " code (allow, organisation, organisation.yaml:7:10): yes: it matches",
+    ] {
+        assert!(text.contains(expected), "no {expected} in\n{text}");
+    }
+}
+
+#[test]
 fn an_observing_rule_refuses_nothing_and_takes_nothing_from_what_else_allows() {
     let policy = compile(&[(
         Layer::Run,

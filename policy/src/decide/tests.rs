@@ -223,7 +223,7 @@ fn grants(rules: &[String], request: &Request) -> Overlay {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_index_finds_what_a_walk_finds(
