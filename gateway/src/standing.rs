@@ -294,3 +294,6 @@ async fn off_thread<T: Send + 'static>(
         .await
         .map_err(|error| StandingError::Failed(error.to_string()))?
 }
+
+#[cfg(test)]
+mod tests;

@@ -265,3 +265,120 @@ fn its_memory_is_closed_to_other_processes_and_leaves_no_core() {
         "{core}"
     );
 }
+
+/// A ceiling that allows this host alone.
+fn ceiling(host: &str) -> String {
+    format!(
+        "version: 1\nname: c\nwiden: {{credentials: [run]}}\nrules:\n  - {{id: ceiling, to: {{host: {host}}}, effect: allow}}\n"
+    )
+}
+
+impl Running {
+    /// The answer to `GET`, once it is what is awaited.
+    fn until(&self, path: &str, right: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        loop {
+            let value = serde_json::from_str(&self.call("GET", path, "").1).unwrap();
+            if right(&value) {
+                return value;
+            }
+            assert!(std::time::Instant::now() < deadline, "{path}: {value}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn hash(&self) -> String {
+        let (_, view) = self.call("GET", "/v1/sessions/r", "");
+        let view: serde_json::Value = serde_json::from_str(&view).unwrap();
+        view["policy_hash"].as_str().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn a_changed_file_is_in_force_by_itself_and_the_same_after_a_kill() {
+    let state = tempfile::tempdir().unwrap();
+    let mut first = Running::start(state.path(), &[]);
+    assert_eq!(first.call("PUT", "/v1/sessions/r", &spec()).0, 200);
+    let before = first.hash();
+    let file = state.path().join("policies/organisation.yaml");
+    std::fs::write(&file, ceiling("a.test")).unwrap();
+    first.until("/v1/policies", |all| all["policies"][0]["version"]["number"] == 1);
+    let hash = first.hash();
+    assert_ne!(hash, before);
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    let mut second = Running::start(state.path(), &[]);
+    assert_eq!(second.hash(), hash);
+    std::fs::write(&file, "version: 1\nrulez: []\n").unwrap();
+    let all = second.until("/v1/policies", |all| {
+        all["policies"][0]["broken"]
+            .as_array()
+            .is_some_and(|broken| !broken.is_empty())
+    });
+    assert_eq!(all["policies"][0]["version"]["number"], 1);
+    let (_, metrics) = second.call("GET", "/metrics", "");
+    for line in [
+        "sallyport_policy_broken{policy=\"organisation\"} 1",
+        "sallyport_sessions 1",
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+    second.child.kill().unwrap();
+    second.child.wait().unwrap();
+    let third = Running::start(state.path(), &[]);
+    assert_eq!(third.hash(), hash, "a broken file changes nothing over a restart");
+}
+
+#[test]
+fn policies_are_published_rolled_back_and_reloaded_over_the_control_socket() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Running::start(state.path(), &[]);
+    assert_eq!(gateway.call("PUT", "/v1/sessions/r", &spec()).0, 200);
+    let publication = |host: &str| {
+        let texts = serde_json::json!([{"name": "o.yaml", "text": ceiling(host)}]);
+        serde_json::json!({"texts": texts, "author": "ada"}).to_string()
+    };
+    let mut hashes = Vec::new();
+    for host in ["a.test", "b.test"] {
+        let (status, text) = gateway.call("PUT", "/v1/policies/organisation", &publication(host));
+        assert_eq!(status, 200, "{text}");
+        hashes.push(gateway.hash());
+    }
+    let rollback = r#"{"to": 1, "author": "eve"}"#;
+    let (status, text) = gateway.call("POST", "/v1/policies/organisation/rollback", rollback);
+    assert!(status == 200 && text.contains("rollback to 1"), "{text}");
+    assert_eq!(gateway.hash(), hashes[0]);
+    let (_, old) = gateway.call("GET", "/v1/policies/organisation/versions/2", "");
+    assert!(old.contains("b.test") && old.contains("ada"), "{old}");
+    let broken = publication("a.test").replace("rules", "rulez");
+    for (method, path, body, status) in [
+        ("PUT", "/v1/policies/organisation", broken.as_str(), 422),
+        ("PUT", "/v1/policies/run/r", &publication("a.test"), 400),
+        ("PUT", "/v1/policies/team/..%2Fx", &publication("a.test"), 400),
+        ("GET", "/v1/policies/team/web/versions", "", 404),
+        ("GET", "/v1/policies/organisation/versions/9", "", 404),
+        (
+            "POST",
+            "/v1/policies/organisation/rollback",
+            r#"{"to": 9, "author": "eve"}"#,
+            404,
+        ),
+        (
+            "POST",
+            "/v1/policies/organisation/rollback",
+            r#"{"to": 1, "author": ""}"#,
+            422,
+        ),
+    ] {
+        let (got, text) = gateway.call(method, path, body);
+        assert_eq!(got, status, "{method} {path}: {text}");
+    }
+    let file = state.path().join("policies/teams/web.yaml");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, ceiling("c.test").replace("id: ceiling", "id: team")).unwrap();
+    let (status, text) = gateway.call("POST", "/v1/policies/reload", "");
+    assert!(status == 200 && text.contains("team/web"), "{text}");
+    std::fs::write(&file, ceiling("d.test").replace("id: ceiling", "id: team")).unwrap();
+    gateway.signal(rustix::process::Signal::HUP);
+    gateway.until("/v1/policies", |all| all["policies"][1]["version"]["number"] == 2);
+}

@@ -2,7 +2,7 @@
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use sallyport_gateway::control::types::{
-    AccessAnswer, AccessRequest, AuditQuery, AuditRecord, Health, SessionSpec, SessionView,
+    AccessAnswer, AccessRequest, AuditQuery, AuditRecord, Health, PolicyCheck, SessionSpec, SessionView,
 };
 
 mod client;
@@ -36,6 +36,9 @@ pub enum GatewayError {
 pub trait Door: Send + Sync {
     /// Is it there?
     async fn health(&self) -> Result<Health, GatewayError>;
+    /// What is wrong with a run's policy below those that stand in the gateway; warnings where it can be used.
+    async fn check_policy(&self, check: &PolicyCheck)
+    -> Result<Vec<sallyport_policy::Problem>, GatewayError>;
     /// Opens or updates a session.
     async fn put_session(&self, id: &str, spec: &SessionSpec) -> Result<SessionView, GatewayError>;
     /// Ends a session.

@@ -264,7 +264,9 @@ pub(super) fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> 
     serde_json::from_slice(&body).map_err(|error| malformed(format!("the body: {error}")))
 }
 
-async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> Answer<T> + Send + 'static) -> Answer<T> {
+pub(super) async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Answer<T> + Send + 'static,
+) -> Answer<T> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
         tracing::error!(%error, "a call failed inside");
         Failure::new(

@@ -1,7 +1,9 @@
 //! The control API's calls about standing policies, and the metrics.
-use super::handlers::{Answer, Failure, malformed, read};
+use super::handlers::{Answer, Failure, malformed, off_thread, read};
 use super::serve::Control;
-use super::types::{PolicyKey, PolicyVersion, Publication, Rollback, StandingPolicies, Withdrawal};
+use super::types::{
+    PolicyCheck, PolicyKey, PolicyVersion, Publication, Rollback, StandingPolicies, Withdrawal,
+};
 use crate::metrics::CONTENT_TYPE;
 use crate::standing::StandingError;
 use axum::body::Bytes;
@@ -9,6 +11,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
+use sallyport_policy::Problem;
 
 impl From<StandingError> for Failure {
     fn from(error: StandingError) -> Self {
@@ -35,6 +38,16 @@ pub(super) async fn list(State(control): State<Control>) -> Json<StandingPolicie
 
 pub(super) async fn reload(State(control): State<Control>) -> Answer<Json<StandingPolicies>> {
     Ok(Json(control.standing.reload().await?))
+}
+
+/// A run's policy below those that stand, before there is a session.
+pub(super) async fn check(
+    State(control): State<Control>,
+    body: Result<Bytes, BytesRejection>,
+) -> Answer<Json<Vec<Problem>>> {
+    let check: PolicyCheck = read(body)?;
+    let work = move || Ok(control.sessions.check(&check.who, &check.policies));
+    Ok(Json(off_thread(work).await?))
 }
 
 /// `KEY/versions` and `KEY/versions/N`; a key has slashes itself.

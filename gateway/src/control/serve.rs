@@ -126,6 +126,7 @@ pub fn router(control: Control) -> Router {
         )
         .route("/v1/policies", get(policies::list))
         .route("/v1/policies/reload", post(policies::reload))
+        .route("/v1/policies/check", post(policies::check))
         .route(
             "/v1/policies/{*key}",
             get(policies::look).put(policies::publish).post(policies::change),

@@ -18,6 +18,7 @@
 //! | `DELETE /v1/secrets/{name}` | | 204 |
 //! | `GET /v1/policies` | | [`StandingPolicies`] |
 //! | `POST /v1/policies/reload` | | [`StandingPolicies`] after the files were read |
+//! | `POST /v1/policies/check` | [`PolicyCheck`] | `[`[`sallyport_policy::Problem`]`]`: errors, or warnings |
 //! | `GET /v1/policies/{key}/versions` | | `[`[`PolicyVersion`]`]`, newest first; `{key}` is a [`PolicyKey`] as text |
 //! | `GET /v1/policies/{key}/versions/{n}` | | [`PolicyEdition`] |
 //! | `PUT /v1/policies/{key}` | [`Publication`] | [`PolicyVersion`] in force |
@@ -36,8 +37,8 @@ use std::net::IpAddr;
 mod policies;
 
 pub use policies::{
-    PolicyEdition, PolicyKey, PolicyVersion, Publication, Rollback, StandingPolicies, StandingPolicy,
-    Withdrawal,
+    PolicyCheck, PolicyEdition, PolicyKey, PolicyVersion, Publication, Rollback, StandingPolicies,
+    StandingPolicy, Withdrawal,
 };
 
 /// Answer to a health check.

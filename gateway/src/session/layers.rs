@@ -69,7 +69,7 @@ impl Layers {
             }
         }
         layers.push(layer(Layer::Run, run));
-        compile_layers(&layers).map_err(NoPolicy::Broken)
+        Policy::compile_layers(&layers).map_err(NoPolicy::Broken)
     }
 
     /// What is wrong with a policy without any run: below the organisation's, and a repository's, where that does not do,
@@ -85,12 +85,14 @@ impl Layers {
             .filter_map(|other| Some(layer(other.layer(), self.texts(other)?)))
             .collect();
         let own = layer(key.layer(), texts);
-        let Err(problems) = compile_layers(&[above.as_slice(), &[own.clone()]].concat()) else {
+        let own = std::slice::from_ref(&own);
+        let Err(problems) = Policy::compile_layers(&[&above, own].concat()) else {
             return Vec::new();
         };
         let teams = self.0.keys().filter(|other| other.layer() == Layer::Team);
         let mut teams = teams.filter_map(|team| Some(layer(Layer::Team, self.texts(team)?)));
-        let fits_below = |team| compile_layers(&[above.as_slice(), &[team, own.clone()]].concat()).is_ok();
+        let fits_below =
+            |team| Policy::compile_layers(&[&above, std::slice::from_ref(&team), own].concat()).is_ok();
         if key.layer() == Layer::Repository && teams.any(fits_below) {
             return Vec::new();
         }
@@ -103,16 +105,4 @@ fn layer(layer: Layer, texts: &[PolicyText]) -> LayerTexts {
         layer,
         texts: texts.to_vec(),
     }
-}
-
-/// The one place where layers become a policy.
-fn compile_layers(layers: &[LayerTexts]) -> Result<Policy, Vec<Problem>> {
-    for layer in layers {
-        Policy::compile(&layer.texts)?;
-    }
-    let texts = layers
-        .last()
-        .map(|layer| layer.texts.as_slice())
-        .unwrap_or_default();
-    Policy::compile(texts)
 }

@@ -308,9 +308,12 @@ impl Sessions {
         self.layers.store(Arc::new(layers));
     }
 
+    pub(super) fn layers(&self) -> Arc<Layers> {
+        self.layers.load_full()
+    }
+
     fn policy(&self, spec: &SessionSpec) -> Result<Policy, Vec<Problem>> {
-        let layers = self.layers.load();
-        layers
+        self.layers()
             .compile(&spec.who, &spec.policies)
             .map_err(NoPolicy::into_problems)
     }

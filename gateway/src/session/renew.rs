@@ -4,7 +4,7 @@ use super::keep::{Kept, StateError};
 use super::layers::{Layers, NoPolicy};
 use super::registry::Sessions;
 use super::{Live, Session};
-use sallyport_policy::{Policy, Problem, Who};
+use sallyport_policy::{Policy, PolicyText, Problem, Who};
 use std::sync::Arc;
 
 /// A session that could not go on under other standing policies.
@@ -41,6 +41,14 @@ struct Renewed {
 }
 
 impl Sessions {
+    /// What is wrong with a run's policy below those that stand; its warnings where it can be used.
+    pub fn check(&self, who: &Who, policies: &[PolicyText]) -> Vec<Problem> {
+        match self.layers().compile(who, policies) {
+            Ok(policy) => policy.warnings().to_vec(),
+            Err(why) => why.into_problems(),
+        }
+    }
+
     /// Puts other standing policies in force: first compiled and bound for every session, then `commit` makes them
     /// durable, then each session has them. Where a session could not go on, nothing changes; one that is closed already,
     /// or that an unusable policy binds, stays or becomes closed and stops nobody.

@@ -141,13 +141,17 @@ fn faults_of_sessions(sessions: &[CannotGoOn], set: &[Candidate]) -> Faults {
         for one in set.iter().filter(|one| one.key.binds(&session.who)) {
             if number < NAMED {
                 let file = super::place::file_of(&one.key);
-                let message = format!("run `{}` could not go on under it", session.id);
-                let hint = "what is wrong with the run's policy below it is told beside this";
-                add(
-                    &mut faults,
-                    &one.key,
-                    &[super::place::problem(&file, &message, Some(hint))],
+                let why = session
+                    .problems
+                    .first()
+                    .map(|first| format!(": {}", first.message));
+                let message = format!(
+                    "run `{}` could not go on under it{}",
+                    session.id,
+                    why.unwrap_or_default()
                 );
+                let fault = super::place::problem(&file, &message, None);
+                add(&mut faults, &one.key, &[fault]);
             }
             add(&mut faults, &one.key, &session.problems);
         }

@@ -64,7 +64,10 @@ impl Standing {
         let reading = match self.disk.read() {
             Ok(reading) => reading,
             Err(error) if cause == Cause::Start => return Err(error.into()),
-            Err(error) => return Ok(folder_is_unreadable(inner, &error, cause, tale)),
+            Err(error) => {
+                folder_is_unreadable(inner, &error, cause, tale);
+                return Ok(());
+            }
         };
         inner.looked = looked_at;
         inner.generation = generation;

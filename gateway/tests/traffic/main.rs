@@ -28,6 +28,8 @@ mod proxy;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
+mod rollout;
+#[cfg(test)]
 mod secrets;
 #[cfg(test)]
 mod stand;

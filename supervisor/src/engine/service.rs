@@ -4,13 +4,15 @@ use crate::conversation::{Entry, What};
 use crate::engine::Engine;
 use crate::engine::journal::{Begun, FORMAT, Head, JournalError, Key, Record, marks};
 use crate::engine::replay::replay;
+use crate::gateway::GatewayError;
 use crate::run::begin;
 use crate::run::event::Event;
 use crate::runs::{Outcome, RunRequest, RunState, RunSummary, Runs, RunsError};
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
-use sallyport_policy::Policy;
+use sallyport_gateway::control::types::PolicyCheck;
+use sallyport_policy::{Policy, Severity};
 use sha2::{Digest, Sha256};
 
 /// Most characters of a title and of an idempotency key.
@@ -21,7 +23,7 @@ const LONG: usize = 1 << 20;
 #[async_trait]
 impl Runs for Engine {
     async fn start(&self, request: RunRequest, key: Option<String>) -> Result<RunSummary, RunsError> {
-        self.check(&request)?;
+        self.check(&request).await?;
         if key
             .as_ref()
             .is_some_and(|key| key.is_empty() || key.chars().count() > SHORT)
@@ -123,7 +125,7 @@ impl Runs for Engine {
 
 impl Engine {
     /// What can be known of a request before it is accepted.
-    fn check(&self, request: &RunRequest) -> Result<(), RunsError> {
+    async fn check(&self, request: &RunRequest) -> Result<(), RunsError> {
         let invalid = |text: &str| Err(RunsError::Invalid(text.into()));
         if request.title.trim().is_empty() || request.title.chars().count() > SHORT {
             return Err(RunsError::Invalid(format!("a title has 1 to {SHORT} characters")));
@@ -147,11 +149,31 @@ impl Engine {
         if request.policies.is_empty() {
             return invalid("a run needs a policy; an empty document refuses everything");
         }
-        Policy::compile(&request.policies).map_err(RunsError::Policy)?;
+        self.check_policy(request).await?;
         self.hands
             .models
             .model(&request.model)
             .map_err(|fault| RunsError::Invalid(fault.to_string()))?;
+        Ok(())
+    }
+
+    /// Below the policies that stand in the gateway; where that cannot be reached, alone: it checks again when it opens the
+    /// session.
+    async fn check_policy(&self, request: &RunRequest) -> Result<(), RunsError> {
+        let check = PolicyCheck {
+            who: request.who.clone(),
+            policies: request.policies.clone(),
+        };
+        let problems = match self.hands.door.check_policy(&check).await {
+            Ok(problems) => problems,
+            Err(GatewayError::Unreachable { .. }) => {
+                Policy::compile(&request.policies).err().unwrap_or_default()
+            }
+            Err(error) => return Err(RunsError::Unavailable(error.to_string())),
+        };
+        if problems.iter().any(|problem| problem.severity == Severity::Error) {
+            return Err(RunsError::Policy(problems));
+        }
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use sallyport_gateway::control::types::{
     AccessAnswer, AccessRequest, AuditQuery, AuditRecord, Handover, HandoverAnswer, Health, ListenerKind,
-    Problem, SessionSpec, SessionView,
+    PolicyCheck, Problem, SessionSpec, SessionView,
 };
 use sallyport_policy::Grant;
 use serde::Serialize;
@@ -144,6 +144,14 @@ impl Client {
 impl Door for Client {
     async fn health(&self) -> Result<Health, GatewayError> {
         self.get("/healthz").await
+    }
+
+    async fn check_policy(
+        &self,
+        check: &PolicyCheck,
+    ) -> Result<Vec<sallyport_policy::Problem>, GatewayError> {
+        let body = Some(json(check)?);
+        parse(&self.call(Method::POST, "/v1/policies/check", body).await?)
     }
 
     async fn put_session(&self, id: &str, spec: &SessionSpec) -> Result<SessionView, GatewayError> {

@@ -100,6 +100,16 @@ impl TryFrom<String> for PolicyKey {
     }
 }
 
+/// What is to be checked below the policies that stand in the gateway, without opening a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyCheck {
+    /// Whose it would be.
+    pub who: Who,
+    /// The run's policy first, then what its `include` names.
+    pub policies: Vec<PolicyText>,
+}
+
 /// All policies that stand in the gateway, besides what comes with each run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StandingPolicies {

@@ -5,7 +5,7 @@ use crate::machine::Attachment;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use sallyport_gateway::control::types::{
-    AccessAnswer, AccessRequest, AuditQuery, AuditRecord, Health, SessionSpec, SessionView,
+    AccessAnswer, AccessRequest, AuditQuery, AuditRecord, Health, PolicyCheck, SessionSpec, SessionView,
 };
 use std::path::Path;
 
@@ -35,6 +35,12 @@ impl Door for FileDoor {
             pid,
             proxy: String::new(),
         })
+    }
+    async fn check_policy(
+        &self,
+        _check: &PolicyCheck,
+    ) -> Result<Vec<sallyport_policy::Problem>, GatewayError> {
+        Err(away())
     }
     async fn put_session(&self, _id: &str, _spec: &SessionSpec) -> Result<SessionView, GatewayError> {
         Err(away())

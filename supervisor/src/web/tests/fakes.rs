@@ -6,8 +6,8 @@ use crate::runs::{Outcome, RunRequest, RunState, RunSummary, Runs, RunsError};
 use async_trait::async_trait;
 use futures_util::stream::{BoxStream, StreamExt as _};
 use sallyport_gateway::control::types::{
-    AccessAnswer, AccessRequest, AuditQuery, AuditRecord, Health, PolicyEdition, PolicyKey, PolicyVersion,
-    Publication, Rollback, SessionSpec, SessionView, StandingPolicies, Withdrawal,
+    AccessAnswer, AccessRequest, AuditQuery, AuditRecord, Health, PolicyCheck, PolicyEdition, PolicyKey,
+    PolicyVersion, Publication, Rollback, SessionSpec, SessionView, StandingPolicies, Withdrawal,
 };
 use sallyport_policy::{Problem, Severity};
 use std::sync::Mutex;
@@ -177,6 +177,9 @@ fn unreachable() -> GatewayError {
 #[async_trait]
 impl Door for FakeDoor {
     async fn health(&self) -> Result<Health, GatewayError> {
+        Err(unreachable())
+    }
+    async fn check_policy(&self, _check: &PolicyCheck) -> Result<Vec<Problem>, GatewayError> {
         Err(unreachable())
     }
     async fn put_session(&self, _id: &str, _spec: &SessionSpec) -> Result<SessionView, GatewayError> {
