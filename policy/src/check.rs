@@ -1,12 +1,17 @@
 //! What is wrong or odd across a whole policy: errors that would change its meaning, warnings that somebody should look at.
+mod bindings;
+mod lists;
 mod protocol;
+mod repeated;
 
 use crate::diagnostic::At;
 use crate::document::{CredentialPart, DefaultPart, Document, Effect, RulePart};
 use crate::git_match::GitMatch;
 use crate::host_pattern::HostPattern;
 use crate::rule::Rule;
-use crate::{Credential, Problem, Protocol};
+use crate::{Code, Credential, Problem, Protocol};
+pub(crate) use lists::unused_sets;
+pub(crate) use repeated::long_grants;
 
 /// Fields of one rule that do not go together.
 pub(crate) fn rule_part(part: &RulePart, problems: &mut Vec<Problem>) {
@@ -74,6 +79,7 @@ fn private(part: &RulePart, problems: &mut Vec<Problem>) {
 /// What concerns whole files.
 pub(crate) fn documents(documents: &[Document], problems: &mut Vec<Problem>) {
     for (number, document) in documents.iter().enumerate() {
+        lists::entries(document, problems);
         if let Some(default) = &document.default
             && default.value == DefaultPart::Allow
         {
@@ -81,6 +87,7 @@ pub(crate) fn documents(documents: &[Document], problems: &mut Vec<Problem>) {
                 0 => default
                     .at
                     .warning("`default: allow` lets pass what no rule names")
+                    .code(Code::DefaultAllow)
                     .hint("the safe default is `deny`"),
                 _ => default
                     .at
@@ -91,6 +98,29 @@ pub(crate) fn documents(documents: &[Document], problems: &mut Vec<Problem>) {
         if let Some(at) = document.observe.as_ref().filter(|_| number > 0) {
             let problem = at.error("an included file cannot set `mode: observe`");
             problems.push(problem.hint("remove it; single rules may have it"));
+        }
+    }
+}
+
+/// What does not belong into a file of tests alone.
+pub(crate) fn only_tests(documents: &[Document], problems: &mut Vec<Problem>) {
+    for document in documents {
+        let sets = document.sets.iter().map(|set| &set.name.at);
+        let credentials = document.credentials.iter().map(|credential| &credential.name.at);
+        let rules = document.rules.iter().map(|rule| &rule.id.at);
+        let includes = document.include.iter().map(|include| &include.at);
+        let default = document.default.iter().map(|default| &default.at);
+        let mut others = sets
+            .chain(credentials)
+            .chain(rules)
+            .chain(includes)
+            .chain(default)
+            .chain(&document.observe);
+        if let Some(at) = others.next() {
+            problems.push(
+                at.error("a file of tests holds `version`, `name` and `tests` only")
+                    .hint("write this into the policy"),
+            );
         }
     }
 }
@@ -112,13 +142,17 @@ pub(crate) fn tests<'d>(
         }
         let problem = rule
             .at
-            .error(format!("no rule is called `{}`", crate::host::shown(&rule.value)));
+            .error(format!("no rule is called `{}`", crate::host::shown(&rule.value)))
+            .code(Code::UnknownName);
         problems.push(match crate::document::closest(&rule.value, &known) {
             Some(near) => problem.hint(format!("did you mean `{near}`?")),
             None => problem,
         });
     }
 }
+
+/// Grants that may last longer than this deserve a warning.
+const LONGEST_RUN: jiff::SignedDuration = jiff::SignedDuration::from_hours(7 * 24);
 
 /// Rules are compared with each other only up to this many host entries in all: beyond, it would take too long.
 const COMPARED_LIMIT: usize = 4_000;
@@ -130,16 +164,19 @@ fn is_comparable(rules: &[Rule]) -> bool {
 
 /// Rules that can never decide, or that stand in each other's way.
 pub(crate) fn rules(rules: &[Rule], problems: &mut Vec<Problem>) {
+    problems.extend(long_grants(rules, LONGEST_RUN));
     if !is_comparable(rules) {
         return;
     }
+    repeated::rules(rules, problems);
     let denies: Vec<&Rule> = rules.iter().filter(|rule| rule.effect == Effect::Deny).collect();
     for rule in rules.iter().filter(|rule| rule.effect != Effect::Deny) {
         if let Some(deny) = denies.iter().find(|deny| shadows(deny, rule)) {
-            problems.push(rule.at.warning(format!(
+            let message = format!(
                 "rule `{}` never decides: rule `{}` denies all that it names",
                 rule.id, deny.id
-            )));
+            );
+            problems.push(rule.at.warning(message).code(Code::ShadowedRule));
             continue;
         }
         if !is_unread(rule.protocol) || rule.effect == Effect::Ask {
@@ -153,6 +190,7 @@ pub(crate) fn rules(rules: &[Rule], problems: &mut Vec<Problem>) {
             problems.push(
                 rule.at
                     .warning(format!("rule `{}` passes unread what rule `{}` wants to look at: the latter wins, and streams are opened", rule.id, other.id))
+                    .code(Code::UnreadRule)
                     .hint("give them different hosts or ports"),
             );
         }
@@ -223,34 +261,8 @@ pub(crate) fn credentials(
                 first.name.value, env.value
             )));
         }
-        if !is_comparable(rules) {
-            continue;
-        }
-        let hosts: Vec<HostPattern> = credential
-            .hosts
-            .iter()
-            .filter_map(|host| HostPattern::parse(host).ok())
-            .collect();
-        let reached = rules.iter().any(|rule| {
-            rule.uses.contains(&number)
-                && rule
-                    .hosts
-                    .iter()
-                    .any(|host| hosts.iter().any(|own| own.overlaps(host)))
-        });
-        if !reached && !hosts.is_empty() {
-            problems.push(
-                part.name
-                    .at
-                    .warning(format!(
-                        "no rule takes credential `{}` to any of its hosts",
-                        credential.name
-                    ))
-                    .hint(format!(
-                        "add `use: [{}]` to a rule that allows them",
-                        credential.name
-                    )),
-            );
+        if is_comparable(rules) {
+            bindings::reached((number, credential), part, rules, problems);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::host_pattern::HostPattern;
 use crate::resolve;
 use crate::rule::Rule;
 use crate::sets::Sets;
-use crate::{Credential, Layer, Problem};
+use crate::{Code, Credential, Layer, Problem};
 use std::collections::HashMap;
 
 /// Most rules of one policy.
@@ -48,10 +48,12 @@ impl<'a> Compiler<'a> {
         } = compiled;
         for part in documents.iter().flat_map(|document| &document.credentials) {
             if let Some(first) = parts.iter().find(|first| first.name.value == part.name.value) {
-                self.problems.push(part.name.at.error(format!(
+                let message = format!(
                     "credential `{}` is defined twice; first at {}",
                     part.name.value, first.name.at
-                )));
+                );
+                self.problems
+                    .push(part.name.at.error(message).code(Code::DefinedTwice));
                 continue;
             }
             if credentials.len() >= CREDENTIAL_LIMIT {
@@ -104,7 +106,7 @@ impl<'a> Compiler<'a> {
             }
             if let Some(earlier) = first.get(id) {
                 let message = format!("rule `{id}` is defined twice; first at {}", earlier.id.at);
-                let problem = part.id.at.error(message);
+                let problem = part.id.at.error(message).code(Code::DefinedTwice);
                 self.problems
                     .push(problem.hint("each rule has its own id; refusals and logs use it"));
             }

@@ -1,4 +1,5 @@
 //! What is wrong with a policy, where, and what to do about it.
+use crate::code::Code;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +19,9 @@ pub struct PolicyText {
 pub struct Problem {
     /// Error or warning.
     pub severity: Severity,
+    /// What kind of problem.
+    #[serde(default)]
+    pub code: Code,
     /// What is wrong, lower case, input in backticks.
     pub message: String,
     /// What to do.
@@ -31,11 +35,22 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// Of this kind.
+    pub(crate) fn code(mut self, code: Code) -> Self {
+        self.code = code;
+        self
+    }
+
     /// With what to do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
+}
+
+/// Whether there is an error among them.
+pub(crate) fn is_broken(problems: &[Problem]) -> bool {
+    problems.iter().any(|problem| problem.severity == Severity::Error)
 }
 
 impl fmt::Display for Problem {
@@ -104,6 +119,10 @@ impl Position {
     fn problem(&self, severity: Severity, message: String) -> Problem {
         Problem {
             severity,
+            code: match severity {
+                Severity::Error => Code::InvalidValue,
+                Severity::Warning => Code::Doubtful,
+            },
             message,
             hint: None,
             file: self.file.to_string(),

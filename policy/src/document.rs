@@ -20,6 +20,7 @@ use crate::diagnostic::{At, Position};
 use crate::during::During;
 use crate::limits::Limits;
 use crate::{Layer, Place, PolicyText, Problem, Source, yaml};
+pub use quantities::parse_duration as read_duration;
 pub(crate) use reader::closest;
 use reader::{Fields, Reader};
 use std::sync::Arc;

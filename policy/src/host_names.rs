@@ -1,10 +1,11 @@
 //! Host entries of rules and credentials: sets are put in their places, everything else is read as a pattern.
-use crate::Problem;
 use crate::diagnostic::At;
 use crate::document::{Document, closest};
 use crate::host::shown;
 use crate::host_pattern::HostPattern;
 use crate::sets::{self, Kind, Sets};
+use crate::{Code, Problem};
+use ipnet::{IpNet, Ipv6Net};
 
 /// Whether a pattern that names more than anybody can oversee deserves a warning: where it only refuses, it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +64,8 @@ fn pattern(
     if let Some(preset) = text.strip_prefix("preset:") {
         let problem = entry
             .at
-            .error(format!("no included file has the set `{}`", shown(text)));
+            .error(format!("no included file has the set `{}`", shown(text)))
+            .code(Code::UnknownName);
         problems.push(problem.hint(format!("add `preset:{}` to `include`", shown(preset))));
         return None;
     }
@@ -93,32 +95,55 @@ fn unknown_set(entry: &At<String>, sets: &Sets<'_>, name: &str) -> Problem {
     };
     let problem = entry
         .at
-        .error(format!("no set is called `{}`", shown(&entry.value)));
+        .error(format!("no set is called `{}`", shown(&entry.value)))
+        .code(Code::UnknownName);
     problem.hint(format!(
         "{meant}a host name without a domain is written with a dot at its end: `{name}.`"
     ))
 }
+
+/// The shortest prefix that needs no second look, by family: the largest ranges that one owner has.
+const SHORTEST_V4: u8 = 8;
+const SHORTEST_V6: u8 = 19;
 
 /// Patterns that name more than anybody can oversee.
 fn warn(pattern: &HostPattern, entry: &At<String>, breadth: Breadth, problems: &mut Vec<Problem>) {
     if breadth == Breadth::Fine {
         return;
     }
-    match pattern {
-        HostPattern::Any => {
-            let problem = entry.at.warning("`*` matches every host");
-            problems.push(problem.hint("name the hosts, or a domain such as `*.example.com`"));
-        }
+    let problem = match pattern {
+        HostPattern::Any => entry
+            .at
+            .warning("`*` matches every host")
+            .hint("name the hosts, or a domain such as `*.example.com`"),
         HostPattern::Under(domain) if is_public_suffix(domain) => {
             let message =
                 format!("`*.{domain}` matches hosts of unrelated owners: `{domain}` is a public suffix");
-            problems.push(entry.at.warning(message).hint("name the domains under it"));
+            entry.at.warning(message).hint("name the domains under it")
         }
         HostPattern::Net(net) if net.prefix_len() == 0 => {
-            problems.push(entry.at.warning(format!("`{net}` matches every address")));
+            entry.at.warning(format!("`{net}` matches every address"))
         }
-        _ => {}
+        HostPattern::Net(net) if is_broad(net) => entry
+            .at
+            .warning(format!("`{net}` matches addresses of unrelated owners"))
+            .hint("name the ranges that are meant"),
+        _ => return,
+    };
+    problems.push(problem.code(Code::BroadHost));
+}
+
+/// Whether no single owner has so many addresses. Private ranges have one, however large.
+fn is_broad(net: &IpNet) -> bool {
+    match net {
+        IpNet::V4(net) => net.prefix_len() < SHORTEST_V4,
+        IpNet::V6(net) => net.prefix_len() < SHORTEST_V6 && !is_private(net),
     }
+}
+
+/// fc00::/7 and what lies in it.
+fn is_private(net: &Ipv6Net) -> bool {
+    net.prefix_len() >= 7 && crate::classify(net.addr().into()).is_some()
 }
 
 /// By the Public Suffix List; private top-level domains are not in it.

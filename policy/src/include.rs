@@ -1,7 +1,7 @@
 //! Which files belong to a policy, and under which names.
 use crate::diagnostic::Position;
 use crate::document::{Document, closest};
-use crate::{PolicyText, Problem, presets};
+use crate::{Code, PolicyText, Problem, presets};
 use std::collections::HashMap;
 
 /// Most files of one policy.
@@ -97,10 +97,11 @@ impl<'a> Collector<'a, '_> {
                 None => self.problems.push(missing(&include.at, &include.value)),
                 Some(next) if self.open.contains(&next.name.as_str()) => {
                     let chain = self.open.join("` -> `");
-                    self.problems.push(include.at.error(format!(
+                    let problem = include.at.error(format!(
                         "`{}` includes itself: `{chain}` -> `{}`",
                         include.value, next.name
-                    )));
+                    ));
+                    self.problems.push(problem.code(Code::BadInclude));
                 }
                 Some(next) if self.seen.contains(&next.name.as_str()) => {}
                 Some(_) if self.seen.len() >= FILE_COUNT_LIMIT => {
@@ -122,6 +123,7 @@ fn missing(at: &Position, name: &str) -> Problem {
         "`{}` is not among the files of this policy",
         crate::host::shown(name)
     ));
+    let problem = problem.code(Code::BadInclude);
     match name.strip_prefix("preset:") {
         Some(preset) => problem.hint(unknown_preset(preset)),
         None => problem

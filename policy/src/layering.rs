@@ -110,6 +110,7 @@ fn compile(
         compiler.credentials(&stack.documents, &mut compiled);
         let before = compiled.rules.len();
         compiler.rules(&stack.documents, &mut compiled);
+        check::unused_sets(&stack.documents, &mut problems);
         check::rules(compiled.rules.get(before..).unwrap_or_default(), &mut problems);
         plans.push(stack.plan(plans.is_empty()));
         above.extend(stack.documents.first().map(|first| (stack.layer, first)));

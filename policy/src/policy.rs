@@ -1,4 +1,5 @@
 //! A compiled policy: the rules, found by host.
+use crate::check;
 use crate::document::{DefaultPart, TestPart};
 use crate::host_index::HostIndex;
 use crate::layer::Layers;
@@ -43,6 +44,10 @@ impl Policy {
             tests: Vec::new(),
             warnings: Vec::new(),
         }
+    }
+    /// The rules whose grants may last longer than this, as warnings. [`Policy::warnings`] has them for runs of 7 days.
+    pub fn long_grants(&self, longest_run: jiff::SignedDuration) -> Vec<Problem> {
+        check::long_grants(&self.rules, longest_run)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::path_names;
 use crate::path_pattern::{PathPattern, Slashes};
 use crate::rule::Rule;
 use crate::sets::Sets;
-use crate::{Credential, Layer, Problem, Protocol};
+use crate::{Code, Credential, Layer, Problem, Protocol};
 use ipnet::IpNet;
 
 /// The rule, with everything that is wrong with it among the problems.
@@ -175,7 +175,8 @@ fn credential(name: &At<String>, credentials: &[Credential], problems: &mut Vec<
             .collect();
         let problem = name
             .at
-            .error(format!("no credential is called `{}`", shown(&name.value)));
+            .error(format!("no credential is called `{}`", shown(&name.value)))
+            .code(Code::UnknownName);
         problems.push(match closest(&name.value, &known) {
             Some(near) => problem.hint(format!("did you mean `{near}`?")),
             None => problem.hint("define it under `credentials`"),

@@ -65,7 +65,7 @@ impl<'a> Sets<'a> {
                 shown(&name.value),
                 first.name.at
             );
-            problems.push(name.at.error(message));
+            problems.push(name.at.error(message).code(crate::Code::DefinedTwice));
             return;
         }
         if name.value.contains(['.', '*', '/', ':', ' ']) {

@@ -1,7 +1,7 @@
 //! YAML text to a tree of values with positions, within bounds of size and nesting.
 use crate::diagnostic::Position;
 use crate::host::shown;
-use crate::{PolicyText, Problem};
+use crate::{Code, PolicyText, Problem};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 use std::fmt;
@@ -104,6 +104,7 @@ pub(crate) fn read(text: &PolicyText) -> Result<Spanned<Node>, Problem> {
             .error(format!(
                 "the file has {size} bytes; at most {FILE_LIMIT} are read"
             ))
+            .code(Code::InvalidYaml)
             .hint("split it with `include`"));
     }
     if text.text.trim().is_empty() {
@@ -138,6 +139,7 @@ pub(crate) fn read(text: &PolicyText) -> Result<Spanned<Node>, Problem> {
             .location()
             .map_or(start, |location| Position::new(&file, location));
         let problem = at.error(format!("this is not valid YAML: {}", plain(&error)));
+        let problem = problem.code(Code::InvalidYaml);
         match error.without_snippet() {
             serde_saphyr::Error::UnknownAnchor { .. } => {
                 problem.hint("a text that begins with `*` stands in quotes, for example \"*.example.com\"")

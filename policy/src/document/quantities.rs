@@ -9,7 +9,7 @@ use serde_saphyr::Spanned;
 /// No grant and no fetched value lasts longer.
 const LONGEST: jiff::SignedDuration = jiff::SignedDuration::from_hours(24 * 366);
 
-/// `90s`, `30m`, `8h`, `7d`, or several in a row.
+/// A field with a duration.
 pub(super) fn duration(
     node: Spanned<Node>,
     what: &str,
@@ -27,7 +27,8 @@ pub(super) fn duration(
     read
 }
 
-fn parse_duration(text: &str) -> Option<jiff::SignedDuration> {
+/// Reads `90s`, `30m`, `8h`, `7d`, or several in a row, up to 366 days, as policies write durations.
+pub fn parse_duration(text: &str) -> Option<jiff::SignedDuration> {
     let mut total: i64 = 0;
     let mut digits = String::new();
     for c in text.trim().chars() {

@@ -1,8 +1,8 @@
 //! Taking typed values out of a tree, one problem noted for each that does not fit.
-use crate::Problem;
 use crate::diagnostic::{At, Position};
 use crate::host::shown;
 use crate::yaml::Node;
+use crate::{Code, Problem};
 use serde_saphyr::Spanned;
 use std::sync::Arc;
 
@@ -51,7 +51,8 @@ impl Reader<'_> {
     fn mismatch(&mut self, node: &Spanned<Node>, what: &str, expected: &str) {
         let problem = self
             .at(node)
-            .error(format!("{what} must be {expected}, not {}", node.value.kind()));
+            .error(format!("{what} must be {expected}, not {}", node.value.kind()))
+            .code(Code::WrongType);
         let problem = match node.value {
             Node::Bool(_) | Node::Int(_) | Node::Float if expected.contains("text") => {
                 problem.hint("put it in quotes if it is meant as text")
@@ -72,7 +73,8 @@ impl Reader<'_> {
             if !known.contains(&key.value.as_str()) {
                 let problem = self
                     .at(key)
-                    .error(format!("{what} has no field `{}`", shown(&key.value)));
+                    .error(format!("{what} has no field `{}`", shown(&key.value)))
+                    .code(Code::UnknownField);
                 let problem = match closest(&key.value, known) {
                     Some(near) => problem.hint(format!("did you mean `{near}`?")),
                     None => problem.hint(format!("it has {}", listed(known))),
@@ -206,7 +208,8 @@ impl Reader<'_> {
         }
         let problem = word
             .at
-            .error(format!("{what} cannot be `{}`", shown(&word.value)));
+            .error(format!("{what} cannot be `{}`", shown(&word.value)))
+            .code(Code::UnknownWord);
         let hint = match closest(&word.value, words) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("it is one of {}", listed(words)),

@@ -8,13 +8,14 @@ mod presets;
 mod recorded;
 mod replay;
 mod rollout;
+mod sarif;
 mod test;
 #[cfg(test)]
 mod tests;
 
 use super::{Failure, INVALID_POLICY};
 use crate::state_dir::StateDir;
-use sallyport_policy::{Policy, Problem, Who};
+use sallyport_policy::{Policy, PolicyText, Problem, Who};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -84,14 +85,31 @@ fn execute(args: Args, state: State<'_>, out: &mut dyn Write) -> Result<u8, Fail
     }
 }
 
+/// A policy with the files that it was made of.
+struct Read {
+    texts: Vec<PolicyText>,
+    policy: Result<Policy, Vec<Problem>>,
+}
+
+fn read(file: &Path) -> Result<Read, Failure> {
+    let texts = files::load(file).map_err(|fault| Failure::new(fault.to_string()))?;
+    let policy = Policy::compile(&texts);
+    Ok(Read { texts, policy })
+}
+
 /// The inner result is the policy's own; the outer one is about reading files.
 fn compile(file: &Path) -> Result<Result<Policy, Vec<Problem>>, Failure> {
-    let texts = files::load(file).map_err(|fault| Failure::new(fault.to_string()))?;
-    Ok(Policy::compile(&texts))
+    Ok(read(file)?.policy)
 }
 
 fn invalid(problems: &[Problem], out: &mut dyn Write) -> Result<u8, Failure> {
     report(problems, out)?;
+    Ok(INVALID_POLICY)
+}
+
+/// The same with the lines of the files.
+fn broken(problems: &[Problem], texts: &[PolicyText], out: &mut dyn Write) -> Result<u8, Failure> {
+    show(problems, texts, out)?;
     Ok(INVALID_POLICY)
 }
 
@@ -110,10 +128,24 @@ fn read_who(facts: &[String]) -> Result<Who, Failure> {
     Ok(who)
 }
 
+/// Problems of texts that are not at hand.
 fn report(problems: &[Problem], out: &mut dyn Write) -> Result<(), Failure> {
     problems
         .iter()
         .try_for_each(|problem| line(out, &problem.to_string()))
+}
+
+/// Each problem with its line.
+fn show(problems: &[Problem], texts: &[PolicyText], out: &mut dyn Write) -> Result<(), Failure> {
+    problems
+        .iter()
+        .try_for_each(|problem| line(out, &problem.render(texts)))
+}
+
+fn print_json<T: serde::Serialize>(value: &T, out: &mut dyn Write) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::new(format!("the answer cannot be written: {error}")))?;
+    line(out, &text)
 }
 
 fn counted(count: usize, what: &str) -> String {

@@ -1,5 +1,5 @@
 //! `sallyport policy explain`: how a request would be decided, and why.
-use super::{USAGE, compile, invalid, line, read_who};
+use super::{Read, USAGE, broken, line, print_json, read, read_who};
 use crate::cli::Failure;
 use sallyport_policy::{Overlay, Request};
 use std::io::Write;
@@ -24,15 +24,14 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<u8, Failure> {
     let request = Request::parse(&args.request.join(" "))
         .map_err(|fault| Failure::with_code(USAGE, fault.to_string()))?;
     let who = read_who(&args.who)?;
-    let policy = match compile(&args.file)? {
+    let Read { texts, policy } = read(&args.file)?;
+    let policy = match policy {
         Ok(policy) => policy,
-        Err(problems) => return invalid(&problems, out),
+        Err(problems) => return broken(&problems, &texts, out),
     };
     let explanation = policy.explain(&request, &who, &Overlay::default(), jiff::Timestamp::now());
     if args.json {
-        let text = serde_json::to_string_pretty(&explanation)
-            .map_err(|error| Failure::new(format!("the explanation cannot be written: {error}")))?;
-        line(out, &text)?;
+        print_json(&explanation, out)?;
     } else {
         line(out, &explanation.to_string())?;
     }

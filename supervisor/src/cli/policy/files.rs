@@ -22,10 +22,7 @@ pub struct LoadFault {
 /// Reads a policy and all that it includes, in the form that `Policy::compile` wants. An included file that does not
 /// exist is left out here: compiling names it, with its position.
 pub fn load(path: &Path) -> Result<Vec<PolicyText>, LoadFault> {
-    let name = path.to_str().ok_or_else(|| LoadFault {
-        name: path.display().to_string(),
-        why: "its name is not UTF-8".to_owned(),
-    })?;
+    let name = name(path)?;
     let mut texts = vec![read(name)?];
     let mut seen: HashSet<String> = HashSet::from([sallyport_policy::include::resolve("", name)]);
     let mut next = 0;
@@ -40,6 +37,18 @@ pub fn load(path: &Path) -> Result<Vec<PolicyText>, LoadFault> {
         }
     }
     Ok(texts)
+}
+
+/// Reads one file alone.
+pub fn text(path: &Path) -> Result<PolicyText, LoadFault> {
+    read(name(path)?)
+}
+
+fn name(path: &Path) -> Result<&str, LoadFault> {
+    path.to_str().ok_or_else(|| LoadFault {
+        name: path.display().to_string(),
+        why: "its name is not UTF-8".to_owned(),
+    })
 }
 
 fn read(name: &str) -> Result<PolicyText, LoadFault> {

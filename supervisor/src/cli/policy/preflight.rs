@@ -3,7 +3,7 @@
 mod tests;
 mod walk;
 
-use super::{counted, files, invalid, line, read_who};
+use super::{broken, counted, files, line, read_who};
 use crate::cli::Failure;
 use crate::registries::Registries;
 use sallyport_policy::preflight::{Against, Report, compare, needs};
@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<u8, Failure> {
     let texts = load(&args.policy)?;
     let policy = match Policy::compile(&texts) {
         Ok(policy) => policy,
-        Err(problems) => return invalid(&problems, out),
+        Err(problems) => return broken(&problems, &texts, out),
     };
     let walked = walk::walk(&args.repository)?;
     let mut found = needs(&walked.files);

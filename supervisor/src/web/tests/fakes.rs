@@ -57,6 +57,7 @@ impl Runs for FakeRuns {
         if request.policies[0].name == "bad" {
             let problem = Problem {
                 severity: Severity::Error,
+                code: Default::default(),
                 message: "`x` is no rule".to_owned(),
                 hint: None,
                 file: "bad".to_owned(),
