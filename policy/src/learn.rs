@@ -5,7 +5,7 @@ mod proposal;
 mod rules;
 
 use crate::again::{Again, Answer};
-use crate::path_pattern::PathPattern;
+use crate::path_pattern::{PathPattern, Slashes};
 use crate::recorded::{Line, Outcome, Recorded, Shape};
 use crate::replay::People;
 use crate::{Host, Policy, classify};
@@ -239,7 +239,7 @@ fn key(recorded: &Recorded<'_>, path: &str) -> Option<Key> {
     };
     let path = ids::without(path);
     // What is no pattern, or means another path than it says, cannot stand in a rule.
-    (path.is_empty() || PathPattern::parse(&path).is_ok()).then(|| Key {
+    (path.is_empty() || PathPattern::parse(&path, Slashes::Plain).is_ok()).then(|| Key {
         host: recorded.destination.host.clone(),
         port: recorded.destination.port,
         kind,
