@@ -1,7 +1,7 @@
 //! Where a standing policy's files lie in the folder of policies, and what may not lie there.
 use crate::control::types::PolicyKey;
 use sallyport_policy::include::resolve;
-use sallyport_policy::{Layer, PolicyText, Problem, Severity};
+use sallyport_policy::{Code, Layer, PolicyText, Problem, Severity};
 
 /// The policy's own file, relative to the folder.
 pub(super) fn file_of(key: &PolicyKey) -> String {
@@ -85,6 +85,7 @@ fn relative(base: &str, name: &str) -> String {
 pub(super) fn problem(file: &str, message: &str, hint: Option<&str>) -> Problem {
     Problem {
         severity: Severity::Error,
+        code: Code::default(),
         message: message.to_owned(),
         hint: hint.map(str::to_owned),
         file: file.to_owned(),
