@@ -225,7 +225,7 @@ fn literal(piece: &str, slashes: Slashes) -> Result<String, Fault> {
     Ok(inside.unwrap_or_default().to_owned())
 }
 
-/// First piece at the beginning, last at the end, the others in order between them.
+/// First piece at the beginning, last at the end, the others in order between them; never a part of an escape.
 pub(crate) fn pieces_fit(pieces: &[String], text: &str) -> bool {
     let [head, middle @ .., tail] = pieces else {
         return false;
@@ -233,14 +233,26 @@ pub(crate) fn pieces_fit(pieces: &[String], text: &str) -> bool {
     let Some(mut rest) = text
         .strip_prefix(head.as_str())
         .and_then(|rest| rest.strip_suffix(tail.as_str()))
+        .filter(|rest| !splits_escape(text, head.len() + rest.len()))
     else {
         return false;
     };
     for piece in middle {
-        match rest.find(piece.as_str()) {
+        let begins = |at: &usize| {
+            rest.get(*at..)
+                .is_some_and(|tail| tail.starts_with(piece.as_str()))
+                && !splits_escape(rest, *at)
+        };
+        match (0..rest.len()).find(begins) {
             Some(at) => rest = &rest[at + piece.len()..],
             None => return false,
         }
     }
     true
+}
+
+/// Whether this place of a canonical text lies between the `%` of an escape and its last digit.
+fn splits_escape(text: &str, at: usize) -> bool {
+    let before = text.as_bytes().get(..at).unwrap_or_default();
+    before.len() < text.len() && before.iter().rev().take(2).any(|byte| *byte == b'%')
 }
