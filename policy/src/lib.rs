@@ -14,6 +14,7 @@ pub mod credential;
 mod decide;
 pub mod decision;
 pub mod diagnostic;
+pub mod diff;
 mod document;
 mod during;
 pub mod expectation;
@@ -49,6 +50,7 @@ mod resolve;
 mod rule;
 mod sets;
 mod snippet;
+mod space;
 mod weighing;
 mod wording;
 mod yaml;
@@ -58,6 +60,7 @@ pub use code::Code;
 pub use credential::{Credential, Place, Source};
 pub use decision::{Decision, Permit, Reason, Refusal, Remedy};
 pub use diagnostic::{PolicyText, Problem, Severity};
+pub use diff::Diff;
 pub use document::read_duration;
 pub use expectation::{RuleCoverage, TestReport};
 pub use explain::{Change, Explanation, RuleNote, Verdict};
@@ -77,3 +80,4 @@ pub use request::{
     SshRequest, Who,
 };
 pub use request_text::RequestFault;
+pub use space::{Axis, Extent, Part};
