@@ -35,6 +35,7 @@ mod layer_check;
 mod layering;
 pub mod learn;
 mod limits;
+mod lint;
 pub mod path;
 mod path_index;
 mod path_names;

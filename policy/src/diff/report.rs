@@ -45,7 +45,7 @@ impl fmt::Display for Diff {
         for hosts in &self.unknown {
             writeln!(
                 f,
-                "not known:\n  {hosts}\n    its rules have too many combinations to compare them all"
+                "not known:\n  {hosts}\n    its rules cannot all be compared: they have too many combinations, or look at git"
             )?;
         }
         let timed = self

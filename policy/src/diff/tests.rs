@@ -1,7 +1,7 @@
 //! Differences told as sentences, and that none is missed, none invented and none misnamed.
 use super::*;
 use crate::host_pattern::HostPattern;
-use crate::path_pattern::PathPattern;
+use crate::path_pattern::{PathPattern, Slashes};
 use crate::space::Part;
 use crate::{CanonicalPath, Destination, Host, HttpRequest, Moment, PolicyText, SshRequest};
 use proptest::prelude::*;
@@ -144,6 +144,40 @@ fn windows_of_time_and_facts_are_told_as_they_are_written() {
         "{text}"
     );
     assert!(text.contains("over the year from 2026-11-30T12:00:00Z"), "{text}");
+}
+
+#[test]
+fn encoded_slashes_conditions_and_log_ins_are_compared() {
+    let plain = "rules:\n  - {id: a, to: {host: a.test, path: '/{x}'}, effect: allow}";
+    let encoded = "rules:\n  - {id: a, to: {host: a.test, path: '/{x}', encoded-slash: true}, effect: allow}";
+    let text = told(plain, encoded);
+    assert!(
+        text.contains("newly allowed:\n  a.test\n    port 443; http; path paths with an encoded slash\n")
+            || text.contains("path /{x} with an encoded slash\n"),
+        "{text}"
+    );
+    assert!(text.contains("example: GET https://a.test/x%2Fx"), "{text}");
+
+    let conditioned = "rules:\n  - {id: a, to: {host: a.test, path: '/{x}', query: {service: [a]}, headers: {accept: 'b/*'}}, effect: allow}";
+    let text = told(plain, conditioned);
+    assert!(text.contains("newly denied:"), "{text}");
+    assert!(text.contains("any except"), "{text}");
+
+    let database = "rules:\n  - {id: a, to: {host: a.test, port: 5432, protocol: postgres, database: 'w*', user: me}, effect: allow}";
+    let text = told("rules: []", database);
+    assert!(
+        text.contains("newly allowed:\n  a.test\n    port 5432; postgres; database w*; log-in me\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_looks_at_git_is_open_only_where_it_differs() {
+    let git = "rules:\n  - {id: a, to: {host: a.test, protocol: git, repository: 'acme/*', access: read}, effect: allow}\n  - {id: b, to: {host: b.test}, effect: allow}";
+    assert!(policy(git).diff(&policy(git), now()).is_empty());
+    let diff = policy(git).diff(&policy(&git.replace("acme/*", "acme/web")), now());
+    assert!(!diff.is_empty());
+    assert!(diff.to_string().contains("not known:\n  a.test\n"), "{diff}");
 }
 
 #[test]
@@ -323,7 +357,12 @@ fn axis_is_in(axis: &Axis, part: &str, request: &Request, who: &Who) -> bool {
         (Axis::Method, Moment::Http(http)) => http.method == part,
         (Axis::Path, Moment::Http(http)) => match part {
             "ambiguous paths" => http.path.ambiguity().is_some(),
-            _ => http.path.ambiguity().is_none() && PathPattern::parse(part).unwrap().matches(&http.path),
+            _ => {
+                http.path.ambiguity().is_none()
+                    && PathPattern::parse(part, Slashes::Plain)
+                        .unwrap()
+                        .matches(&http.path)
+            }
         },
         (Axis::Who(fact), _) => {
             let value = who.fact(fact);
@@ -340,6 +379,12 @@ fn covers(change: &Change, request: &Request, who: &Who) -> bool {
     let holds = |part: &Part, is_in: &dyn Fn(&str) -> bool| {
         part.of.iter().all(|of| is_in(of)) && !part.except.iter().any(|except| is_in(except))
     };
+    // Only what says so speaks of connecting.
+    let of_connections =
+        change.requests.get(&Axis::Protocol) == Some(&Extent(vec![Part::of("whole connections")]));
+    if of_connections != (request.moment == Moment::Connect) {
+        return false;
+    }
     let host = |part: &Part| holds(part, &|text| host_is_in(text, &request.destination.host));
     change.hosts.0.iter().any(host)
         && change.requests.iter().all(|(axis, extent)| {

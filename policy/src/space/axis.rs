@@ -22,6 +22,10 @@ pub enum Axis {
     Query(String),
     /// Value of a header.
     Header(String),
+    /// Database that a log-in asks for.
+    Database,
+    /// Log-in name of ssh or PostgreSQL.
+    User,
     /// A fact about the run.
     Who(String),
     /// When.
@@ -38,6 +42,8 @@ impl fmt::Display for Axis {
             Self::QueryForm => f.write_str("query"),
             Self::Query(name) => write!(f, "query {name}"),
             Self::Header(name) => write!(f, "header {name}"),
+            Self::Database => f.write_str("database"),
+            Self::User => f.write_str("log-in"),
             Self::Who(name) => write!(f, "{name}"),
             Self::Time => f.write_str("during"),
         }
@@ -62,6 +68,7 @@ pub(super) enum Setting {
     /// A query without parameters, or one that cannot be read.
     QueryForm(bool),
     Fact(String),
+    LogIn(String),
     At(jiff::Timestamp),
 }
 
@@ -220,15 +227,9 @@ pub(super) fn methods(rules: &[&Rule], besides: &[&str]) -> Split {
         .map(String::as_str)
         .collect();
     names.extend(besides);
-    let other = (0..=names.len())
-        .map(|n| {
-            if n == 0 {
-                "OTHER".to_owned()
-            } else {
-                format!("OTHER{n}")
-            }
-        })
-        .find(|name| !names.contains(name.as_str()));
+    let usual = ["GET", "POST", "PUT", "HEAD"].map(str::to_owned).into_iter();
+    let strange = (0..=names.len()).map(|n| format!("OTHER{n}"));
+    let other = usual.chain(strange).find(|name| !names.contains(name.as_str()));
     let methods: Vec<String> = names.iter().map(|name| (*name).to_owned()).chain(other).collect();
     let slots = methods.iter().map(|method| Slot {
         setting: Setting::Method(method.clone()),

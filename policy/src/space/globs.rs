@@ -7,6 +7,9 @@ const STATE_LIMIT: usize = 20_000;
 /// the beginning of a word, which is not empty.
 const DOTS: [u32; 3] = [u32::MAX - 2, u32::MAX - 1, u32::MAX];
 
+/// In a segment it stands between two names, neither of them empty or of dots: other ones can be read in two ways.
+const SLASH: &str = "%2F";
+
 /// What the texts are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alphabet {
@@ -122,6 +125,9 @@ impl Automaton {
                     }
                 }
                 for (token, spelling) in self.tokens.iter().enumerate() {
+                    if spelling == SLASH && !self.is_text(&state) {
+                        continue;
+                    }
                     let after = self.advance(&state, token);
                     if seen.insert(after.clone()) {
                         next.push((after, format!("{text}{spelling}")));
@@ -165,6 +171,9 @@ impl Automaton {
                 None if spelling == "." && *at < DOTS[2] => after.push(at + 1),
                 None => {}
             }
+        }
+        if spelling == SLASH && self.alphabet == Alphabet::Segment {
+            after.push(DOTS[0]);
         }
         after.sort_unstable();
         after.dedup();
@@ -272,6 +281,12 @@ mod tests {
                 .find(|(_, fits)| fits == &[0, 1, 2]),
             Some(("...".into(), vec![0, 1, 2]))
         );
+    }
+
+    #[test]
+    fn an_encoded_slash_stands_between_two_names() {
+        let found = all(&["*%2F*"], Alphabet::Segment);
+        assert_eq!(found, [("x".into(), vec![]), ("x%2Fx".into(), vec![0])]);
     }
 
     #[test]

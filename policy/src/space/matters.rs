@@ -3,13 +3,16 @@ use super::axis::{Setting, Slot, Split, keep};
 use super::globs::{self, Alphabet, Sample, TooMany};
 use super::paths;
 use crate::Protocol;
+use crate::condition::Condition;
 use crate::document::Effect;
-use crate::path_pattern::PathPattern;
-use crate::rule::{Condition, Rule};
+use crate::path_pattern::{PathPattern, Slashes};
+use crate::rule::Rule;
 use std::collections::BTreeSet;
 
 /// A path that can be read in two ways whatever a policy says.
 const AMBIGUOUS: &str = "/x//x";
+/// Fits every path with an encoded slash.
+const SLASHED: &str = "/**/*%2F*/**";
 
 /// What a fact may be, as far as rules tell.
 pub(super) fn facts(rules: &[&Rule], fact: &str) -> Result<Split, TooMany> {
@@ -65,51 +68,78 @@ pub(super) fn paths(rules: &[&Rule]) -> Result<Split, TooMany> {
     let mut patterns: Vec<&PathPattern> = rules.iter().flat_map(|rule| &rule.paths).collect();
     patterns.sort_by_key(|pattern| pattern.as_str());
     patterns.dedup();
-    let samples = match patterns.is_empty() {
-        true => Vec::new(),
-        false => paths::samples(&patterns)?,
-    };
-    let mut slots = Vec::new();
-    let own = own_patterns(rules, &patterns);
-    for sample in &samples {
-        let mut fits = vec![false; patterns.len()];
-        for number in &sample.fits {
-            fits[*number] = true;
-        }
-        let stays = |own: &Vec<usize>| own.is_empty() || own.iter().any(|number| fits[*number]);
-        slots.push(Slot {
-            setting: Setting::Path(sample.text.clone()),
-            keeps: (0_u32..)
-                .zip(&own)
-                .filter(|(_, own)| stays(own))
-                .map(|(place, _)| place)
-                .collect(),
-            flavour: 0,
-        });
-    }
-    let mut names = names(
-        patterns
-            .iter()
-            .map(|pattern| pattern.as_str().to_owned())
-            .collect(),
-        &samples,
-    );
-    match patterns.is_empty() {
-        true => slots.push(Slot {
+    if patterns.is_empty() {
+        let only = Slot {
             setting: Setting::Path("/".to_owned()),
             keeps: keep(rules, |_| true),
             flavour: 0,
-        }),
-        false => {
-            names.push(("ambiguous paths".to_owned(), vec![slots.len()]));
-            slots.push(Slot {
-                setting: Setting::Path(AMBIGUOUS.to_owned()),
-                keeps: keep(rules, |rule| is_blind(rule) || rule.effect != Effect::Allow),
-                flavour: 1,
-            });
-        }
+        };
+        return Ok(Split::named(vec![only], Vec::new()));
     }
+    let slashed = PathPattern::parse(SLASHED, Slashes::Encoded).map_err(|_| TooMany)?;
+    let mut explored = patterns.clone();
+    if rules.iter().any(|rule| rule.encoded_slash) {
+        explored.push(&slashed);
+    }
+    let samples = paths::samples(&explored)?;
+    let own = own_patterns(rules, &patterns);
+    let mut slots: Vec<Slot> = samples
+        .iter()
+        .map(|sample| path_slot(rules, &own, sample, patterns.len()))
+        .collect();
+    let mut names = path_names(&patterns, &samples);
+    names.push(("ambiguous paths".to_owned(), vec![slots.len()]));
+    slots.push(Slot {
+        setting: Setting::Path(AMBIGUOUS.to_owned()),
+        keeps: keep(rules, |rule| is_blind(rule) || rule.effect != Effect::Allow),
+        flavour: 1,
+    });
     Ok(Split::named(slots, names))
+}
+
+/// `marker` is the number of the pattern that every path with an encoded slash fits.
+fn path_slot(rules: &[&Rule], own: &[Vec<usize>], sample: &Sample, marker: usize) -> Slot {
+    let is_slashed = sample.fits.contains(&marker);
+    let stays = |rule: &Rule, own: &Vec<usize>| {
+        if own.is_empty() {
+            return true;
+        }
+        if is_slashed && !rule.encoded_slash {
+            return rule.effect != Effect::Allow;
+        }
+        own.iter().any(|number| sample.fits.binary_search(number).is_ok())
+    };
+    let kept = (0_u32..).zip(rules.iter().zip(own));
+    Slot {
+        setting: Setting::Path(sample.text.clone()),
+        keeps: kept
+            .filter(|(_, (rule, own))| stays(rule, own))
+            .map(|(place, _)| place)
+            .collect(),
+        flavour: if is_slashed { 2 } else { 0 },
+    }
+}
+
+/// Each pattern with the slots of plain paths, and with those of paths with an encoded slash.
+fn path_names(patterns: &[&PathPattern], samples: &[Sample]) -> Vec<(String, Vec<usize>)> {
+    let marker = patterns.len();
+    let slots = |number: usize, slashed: bool| -> Vec<usize> {
+        let fits =
+            |sample: &Sample| sample.fits.contains(&number) && sample.fits.contains(&marker) == slashed;
+        let inside = samples.iter().enumerate().filter(|(_, sample)| fits(sample));
+        inside.map(|(slot, _)| slot).collect()
+    };
+    let mut names = Vec::new();
+    for (number, pattern) in patterns.iter().enumerate() {
+        names.push((pattern.as_str().to_owned(), slots(number, false)));
+        names.push((
+            format!("{} with an encoded slash", pattern.as_str()),
+            slots(number, true),
+        ));
+    }
+    names.push(("paths with an encoded slash".to_owned(), slots(marker, true)));
+    names.retain(|(_, slots)| !slots.is_empty());
+    names
 }
 
 /// For each rule the numbers of its patterns; none where it does not look at paths.
@@ -158,6 +188,20 @@ pub(super) fn values(
         flavour,
     });
     Ok(Split::named(slots.collect(), names))
+}
+
+/// What a log-in may name, as far as these globs tell.
+pub(super) fn log_ins(rules: &[&Rule], globs: fn(&Rule) -> &Vec<String>) -> Result<Split, TooMany> {
+    let all: BTreeSet<String> = rules.iter().flat_map(|rule| globs(rule)).cloned().collect();
+    let all: Vec<String> = all.into_iter().collect();
+    let pieces: Vec<globs::Pieces> = all.iter().map(|glob| globs::pieces(glob)).collect();
+    let samples = globs::samples(&pieces, Alphabet::Text)?;
+    let slots = samples.iter().enumerate().map(|(flavour, sample)| Slot {
+        setting: Setting::LogIn(sample.text.clone()),
+        keeps: keep(rules, |_| true),
+        flavour,
+    });
+    Ok(Split::named(slots.collect(), names(all, &samples)))
 }
 
 /// A query that can be read, or not.

@@ -203,12 +203,13 @@ fn literal_kinds(matchers: &[Pieces]) -> Vec<Sample> {
 mod tests {
     use super::*;
     use crate::CanonicalPath;
+    use crate::path_pattern::Slashes;
     use proptest::prelude::*;
 
     fn patterns(texts: &[&str]) -> Vec<PathPattern> {
         texts
             .iter()
-            .map(|text| PathPattern::parse(text).unwrap())
+            .map(|text| PathPattern::parse(text, Slashes::Plain).unwrap())
             .collect()
     }
 
@@ -243,7 +244,7 @@ mod tests {
                 .iter()
                 .filter_map(|parts| {
                     let text: String = parts.iter().map(|part| format!("/{}", PARTS[*part])).collect();
-                    PathPattern::parse(&text).ok()
+                    PathPattern::parse(&text, Slashes::Plain).ok()
                 })
                 .collect();
             let refs: Vec<&PathPattern> = patterns.iter().collect();

@@ -5,7 +5,8 @@ use super::globs::TooMany;
 use super::matters;
 use crate::rule::Rule;
 use crate::{
-    CanonicalPath, Destination, Host, HttpRequest, Moment, PostgresRequest, Request, SshRequest, Who,
+    CanonicalPath, Destination, Host, HttpRequest, Moment, PostgresRequest, Protocol, Request, SshRequest,
+    Who,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
@@ -141,7 +142,7 @@ impl<J: Judge> Walk<'_, J> {
             set(&mut next, axis, &slot.setting)?;
             let mut after = rest.to_vec();
             if *axis == Axis::Protocol {
-                after.extend(of_protocol(&next, &rules));
+                after.extend(of_protocol(&next, &rules)?);
             }
             for found in self.along(&after, &kept, &next)? {
                 joined.add(found, &slots);
@@ -243,18 +244,27 @@ fn split(axis: &Axis, rules: &[&Rule], from: jiff::Timestamp) -> Result<Split, T
                 .cloned()
                 .collect()
         })?,
+        Axis::Database => matters::log_ins(rules, |rule| &rule.databases)?,
+        Axis::User => matters::log_ins(rules, |rule| &rule.users)?,
         Axis::Who(fact) => matters::facts(rules, fact)?,
         Axis::Time => axis::times(rules, from),
     })
 }
 
 /// The axes that only this protocol has.
-fn of_protocol(point: &Point, rules: &[&Rule]) -> Vec<Axis> {
-    if !matches!(point.request.moment, Moment::Http(_)) {
-        return Vec::new();
+fn of_protocol(point: &Point, rules: &[&Rule]) -> Result<Vec<Axis>, TooMany> {
+    let looks_at_git = |rule: &&Rule| rule.protocol == Some(Protocol::Git);
+    match point.request.moment {
+        Moment::Connect | Moment::Opaque => return Ok(Vec::new()),
+        // Requests of git are not cut into cells yet: better to say nothing than something wrong.
+        Moment::Http(_) if rules.iter().any(looks_at_git) => return Err(TooMany),
+        Moment::Ssh(_) if rules.iter().any(looks_at_git) => return Err(TooMany),
+        Moment::Http(_) => {}
+        Moment::Ssh(_) => return Ok(vec![Axis::User]),
+        Moment::Postgres(_) => return Ok(vec![Axis::Database, Axis::User]),
     }
     let mut axes = vec![Axis::Method, Axis::Path];
-    let names = |conditions: fn(&Rule) -> &Vec<crate::rule::Condition>| -> BTreeSet<String> {
+    let names = |conditions: fn(&Rule) -> &Vec<crate::condition::Condition>| -> BTreeSet<String> {
         rules
             .iter()
             .flat_map(|rule| conditions(rule))
@@ -267,7 +277,7 @@ fn of_protocol(point: &Point, rules: &[&Rule]) -> Vec<Axis> {
         axes.push(Axis::QueryForm);
     }
     axes.extend(query.into_iter().map(Axis::Query));
-    axes
+    Ok(axes)
 }
 
 fn set(point: &mut Point, axis: &Axis, setting: &Setting) -> Result<(), TooMany> {
@@ -282,6 +292,12 @@ fn set(point: &mut Point, axis: &Axis, setting: &Setting) -> Result<(), TooMany>
             point.who.set(fact, value.clone());
         }
         (Setting::At(instant), _) => point.at = *instant,
+        (Setting::LogIn(name), _) => match moment {
+            Moment::Postgres(login) if *axis == Axis::Database => login.database.clone_from(name),
+            Moment::Postgres(login) => login.user.clone_from(name),
+            Moment::Ssh(ssh) => ssh.user.clone_from(name),
+            _ => {}
+        },
         _ => {
             let Moment::Http(http) = moment else {
                 return Ok(());
