@@ -31,6 +31,8 @@ pub enum Code {
     BroadHost,
     /// A rule never decides, since another refuses all that it names.
     ShadowedRule,
+    /// A rule can never match.
+    UnreachableRule,
     /// A rule passes unread what another wants to look at.
     UnreadRule,
     /// A credential goes to none of its hosts, or not to all of them.
@@ -62,6 +64,7 @@ impl Code {
         Self::DefaultAllow,
         Self::BroadHost,
         Self::ShadowedRule,
+        Self::UnreachableRule,
         Self::UnreadRule,
         Self::UnusedCredential,
         Self::UnusedSet,
@@ -86,6 +89,7 @@ impl Code {
             Self::DefaultAllow => "default-allow",
             Self::BroadHost => "broad-host",
             Self::ShadowedRule => "shadowed-rule",
+            Self::UnreachableRule => "unreachable-rule",
             Self::UnreadRule => "unread-rule",
             Self::UnusedCredential => "unused-credential",
             Self::UnusedSet => "unused-set",
@@ -110,6 +114,7 @@ impl Code {
             Self::FailedTest => "A test of the policy does not come out as it says.",
             Self::DefaultAllow => "What no rule names is let pass.",
             Self::BroadHost => "A host pattern names more than anybody can oversee.",
+            Self::UnreachableRule => "A rule can never match any request.",
             Self::ShadowedRule => "A rule never decides, since another refuses all that it names.",
             Self::UnreadRule => "A rule passes unread what another wants to look at.",
             Self::UnusedCredential => "A credential goes to none of its hosts, or not to all of them.",

@@ -8,7 +8,7 @@ mod tests;
 use crate::document::Effect;
 use crate::fit::Fit;
 use crate::space::{Candidate, Hosts, Judge, Namer, Notes, Point, Walk};
-use crate::{Decision, Moment, Overlay, Policy, Problem, Remedy};
+use crate::{Code, Decision, Moment, Overlay, Policy, Problem, Remedy};
 use std::collections::BTreeSet;
 
 /// Rules are looked at only up to this many host entries in all.
@@ -98,9 +98,9 @@ impl<'p> Watch<'p> {
         for (number, (rule, role)) in self.policy.rules.iter().zip(&self.roles).enumerate() {
             // Nobody can mend a shipped file; and what checking says already is not said again.
             let said = |known: &Problem| {
-                known
-                    .message
-                    .starts_with(&format!("rule `{}` never decides", rule.id))
+                matches!(known.code, Code::ShadowedRule | Code::DuplicateRule)
+                    && (known.file.as_str(), known.line, known.column)
+                        == (&*rule.at.file, rule.at.line, rule.at.column)
             };
             let is_shipped = rule.at.file.starts_with("preset:");
             if !role.named || role.unknown || is_shipped || self.policy.warnings().iter().any(said) {
@@ -115,7 +115,7 @@ impl<'p> Watch<'p> {
         let rule = self.policy.rules.get(number)?;
         if !role.matched {
             let problem = rule.at.warning(format!("rule `{}` can never match", rule.id));
-            return Some(problem.hint(
+            return Some(problem.code(Code::UnreachableRule).hint(
                 "no request has its host, port, protocol, facts and time together: see what contradicts",
             ));
         }
@@ -130,7 +130,7 @@ impl<'p> Watch<'p> {
                 1 => message.replace(" refuse all", " refuses all"),
                 _ => message,
             };
-            return Some(rule.at.warning(message));
+            return Some(rule.at.warning(message).code(Code::ShadowedRule));
         }
         if role.alone || self.says_more(number) {
             return None;
@@ -145,7 +145,7 @@ impl<'p> Watch<'p> {
             "rule `{}` changes nothing: rule `{}` ({}) says all of it already",
             rule.id, other.id, other.at
         ));
-        Some(problem.hint("remove one of them"))
+        Some(problem.code(Code::DuplicateRule).hint("remove one of them"))
     }
 
     fn named(&self, id: &str) -> String {
