@@ -1,7 +1,6 @@
 //! The rules that name one host: those that look at paths are found by path where they are many.
 use crate::document::{Effect, TermsPart};
 use crate::during::During;
-use crate::git_match::GitMatch;
 use crate::path_index::PathIndex;
 use crate::rule::Rule;
 use crate::{Layer, Moment, Protocol};
@@ -95,12 +94,7 @@ impl Bucket {
 
 /// Whether a request with a path that no pattern of the rule matches is none of its business.
 fn is_found_by_path(rule: &Rule) -> bool {
-    let looks_further = !rule.headers.is_empty()
-        || !rule.query.is_empty()
-        || !rule.databases.is_empty()
-        || !rule.users.is_empty()
-        || rule.git != GitMatch::default();
-    !rule.paths.is_empty() && matches!(rule.protocol, None | Some(Protocol::Http)) && !looks_further
+    !rule.paths.is_empty() && matches!(rule.protocol, None | Some(Protocol::Http))
 }
 
 /// All that decides what a rule with paths says before a path is known.

@@ -71,6 +71,9 @@ impl fmt::Display for Host {
 /// The input for messages: what does not print is escaped, and the text is cut.
 pub(crate) fn shown(text: &str) -> String {
     const SHOWN: usize = 120;
+    if text.len() <= SHOWN && text.bytes().all(|b| matches!(b, b' '..=b'~')) {
+        return text.to_owned();
+    }
     let mut out = String::new();
     for c in text.chars().take(SHOWN) {
         match c {

@@ -239,7 +239,7 @@ fn an_explanation_names_the_layers_and_what_is_only_observed() {
     let text = explanation.to_string();
     for expected in [
         "observed only: rule `no-post` denies `POST https://a.code.test/`",
-        " no-post (deny, team, team.yaml:3:13): yes: it matches",
+        " no-post (deny, team, team.yaml:3:14): yes: it matches",
         " code (allow, organisation, organisation.yaml:7:10): yes: it matches",
     ] {
         assert!(text.contains(expected), "no {expected} in\n{text}");

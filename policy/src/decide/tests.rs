@@ -48,8 +48,25 @@ const PATTERNS: &[&str] = &[
     "test.",
 ];
 const PATHS: &[&str] = &[
-    "/", "/a", "/a/", "/a/b", "/a/b/c", "/a/b/a/b", "/ab", "/ab/cb", "/a-x-b", "/v1/a", "/v1/b/a", "/a//b",
-    "/a%2Fb", "/a;x", "/axb/b", "/b/b/b/b",
+    "/",
+    "/a",
+    "/a/",
+    "/a/b",
+    "/a/b/c",
+    "/a/b/a/b",
+    "/ab",
+    "/ab/cb",
+    "/a-x-b",
+    "/v1/a",
+    "/v1/b/a",
+    "/a//b",
+    "/a%2Fb",
+    "/a;x",
+    "/a/b.git/info/refs",
+    "/a/b/git-receive-pack",
+    "/a%2Fb/c",
+    "/axb/b",
+    "/b/b/b/b",
 ];
 const PATH_PATTERNS: &[&str] = &[
     "/",
@@ -78,6 +95,12 @@ const PATH_PATTERNS: &[&str] = &[
     "/a*/b",
     "/**/*b",
 ];
+const CONDITIONS: &[&str] = &[
+    ", query: {q: '1*'}",
+    ", headers: {accept: ['text/*', a]}",
+    ", headers: {accept: a}, query: {q: ['2', '*3']}",
+];
+const QUERIES: &[&str] = &["", "q=1", "q=13&x=2", "q=1&q=2", "service=git-upload-pack", "q=%"];
 const WHO: &[&str] = &["", ", who: {team: web}", ", who: {team: [ops, 'w*']}"];
 const PORTS: &[&str] = &["", ", port: 443", ", port: [80, 443]", ", port: \"1-9999\""];
 const MODES: &[&str] = &["", "", "", ", mode: observe"];
@@ -100,6 +123,11 @@ fn rule() -> impl Strategy<Value = String> {
         1 => Just(String::new()),
         1 => Just(", methods: [GET]".to_owned()),
         6 => one_of(PATH_PATTERNS).prop_map(|path| format!(", path: '{path}'")),
+        2 => one_of(PATH_PATTERNS).prop_map(|path| format!(", path: '{path}', encoded-slash: true")),
+        2 => (one_of(PATH_PATTERNS), one_of(CONDITIONS))
+            .prop_map(|(path, condition)| format!(", path: '{path}'{condition}")),
+        1 => one_of(CONDITIONS).prop_map(str::to_owned),
+        1 => Just(", protocol: git, repository: 'a/*', access: read".to_owned()),
         3 => (one_of(PATH_PATTERNS), one_of(PATH_PATTERNS))
             .prop_map(|(a, b)| format!(", methods: [GET, PUT], path: ['{a}', '{b}']")),
     ];
@@ -189,10 +217,24 @@ fn text(layer: Layer, head: &str, rules: &[String]) -> LayerTexts {
 }
 
 fn request() -> impl Strategy<Value = Request> {
-    let http = (one_of(&["GET", "PUT"]), one_of(PATHS), any::<bool>()).prop_map(|(method, path, tls)| {
-        let path = CanonicalPath::parse(path).unwrap();
-        Moment::Http(HttpRequest::new(method, path, None, tls))
-    });
+    let accept = prop::collection::vec(one_of(&["a", "text/html", "b"]), 0..3);
+    let http = (
+        one_of(&["GET", "PUT"]),
+        one_of(PATHS),
+        one_of(QUERIES),
+        accept,
+        any::<bool>(),
+    )
+        .prop_map(|(method, path, query, accept, tls)| {
+            let path = CanonicalPath::parse(path).unwrap();
+            let query = Some(query.to_owned()).filter(|query| !query.is_empty());
+            let mut http = HttpRequest::new(method, path, query, tls);
+            http.headers = accept
+                .into_iter()
+                .map(|value| ("accept".to_owned(), value.to_owned()))
+                .collect();
+            Moment::Http(http)
+        });
     let moment = prop_oneof![1 => Just(Moment::Connect), 1 => Just(Moment::Opaque), 4 => http];
     (one_of(HOSTS), prop_oneof![4 => Just(443), 1 => Just(80)], moment).prop_map(|(host, port, moment)| {
         Request {
