@@ -51,7 +51,7 @@ pub enum Code {
 
 impl Code {
     /// Every kind.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::InvalidYaml,
         Self::UnknownField,
         Self::WrongType,
