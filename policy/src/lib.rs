@@ -49,6 +49,8 @@ pub mod request;
 pub mod request_text;
 mod resolve;
 mod rule;
+#[cfg(feature = "schema")]
+mod schema;
 mod sets;
 mod snippet;
 mod space;
@@ -81,4 +83,6 @@ pub use request::{
     SshRequest, Who,
 };
 pub use request_text::RequestFault;
+#[cfg(feature = "schema")]
+pub use schema::json_schema;
 pub use space::{Axis, Extent, Part};

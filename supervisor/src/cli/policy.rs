@@ -9,6 +9,7 @@ mod recorded;
 mod replay;
 mod rollout;
 mod sarif;
+mod schema;
 mod test;
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,8 @@ enum Command {
     Test(test::Args),
     /// List the policy files that are shipped, or print one
     Presets(presets::Args),
+    /// Print the JSON Schema of policy files, for editors
+    Schema,
     /// Tell what a repository will need and the policy lacks, before a machine boots
     Preflight(preflight::Args),
     /// Put a policy file in force in the gateway, for every run that it binds
@@ -81,6 +84,7 @@ fn execute(args: Args, state: State<'_>, out: &mut dyn Write) -> Result<u8, Fail
         Command::Explain(args) => explain::run(&args, out),
         Command::Test(args) => test::run(&args, out),
         Command::Presets(args) => presets::run(&args, out),
+        Command::Schema => schema::run(out),
         Command::Preflight(args) => preflight::run(&args, out),
     }
 }
