@@ -1,4 +1,5 @@
 //! The whole story of one decision: every rule, what it made of the request, and what the agent would be told.
+mod another;
 mod changes;
 
 use crate::document::Effect;

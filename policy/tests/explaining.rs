@@ -18,6 +18,9 @@ rules:
   - {id: no-drafts, to: {host: docs.test, path: "/private/drafts/**"}, effect: deny, grantable: {by: rule}}
   - {id: pages, to: {host: "*.docs.test"}, effect: allow}
   - {id: more-pages, to: {host: "*.docs.test"}, effect: allow}
+  - {id: find, to: {host: find.test, query: {q: "*", lang: [de, en]}, headers: {accept: "application/*"}}, effect: allow}
+  - {id: shop, to: {host: db.test, protocol: postgres, database: "shop*", user: agent}, effect: allow}
+  - {id: build, to: {host: build.test, protocol: ssh, user: [agent, "ci-*"]}, effect: allow}
 "#;
 
 /// A Sunday.
@@ -123,4 +126,20 @@ fn what_the_agent_is_told_stands_at_the_end() {
     assert_eq!(allowed.told, None);
     let json = serde_json::to_value(&allowed).unwrap();
     assert_eq!(json["changes"][0]["what"], "without rule `read`");
+}
+
+#[test]
+fn another_condition_or_log_in_that_would_have_passed_is_told() {
+    assert_eq!(
+        changes("GET https://find.test/?lang=fr"),
+        ["with header `accept: application/*` and with query `q=*&lang=de`: allow find"]
+    );
+    assert_eq!(
+        changes("postgres root@db.test:5432/other"),
+        ["for database `shop*` and as user `agent`: allow shop"]
+    );
+    assert_eq!(
+        changes("ssh root@build.test:22"),
+        ["as user `agent`: allow build"]
+    );
 }

@@ -1,9 +1,9 @@
 //! What would have changed an answer: another request, or the policy without some of its rules. Each is tried, not guessed.
+use super::another::another_request;
 use crate::document::Effect;
-use crate::fit::Unclear;
 use crate::rule::{Fit, Miss, Rule};
 use crate::weighing::Question;
-use crate::{CanonicalPath, Decision, Moment, Policy, Protocol, Request, Who};
+use crate::{Decision, Policy, Who};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -141,34 +141,6 @@ fn for_another(rule: &Rule, who: &mut Who) -> Option<String> {
     let (fact, value) = (fact.to_owned(), values.first()?.clone());
     who.set(&fact, value.replace('*', "x"))
         .then(|| format!("for {fact} `{value}`"))
-}
-
-/// Alters the one thing of the request that keeps it out of the rule.
-fn another_request(rule: &Rule, miss: Miss, request: &mut Request) -> Option<String> {
-    if miss == Miss::Port {
-        let (port, _) = rule.ports.first()?;
-        request.destination.port = *port;
-        return Some(format!("on port {}", crate::wording::ports(&rule.ports)));
-    }
-    let Moment::Http(http) = &mut request.moment else {
-        return None;
-    };
-    match miss {
-        Miss::Method => {
-            http.method.clone_from(rule.methods.first()?);
-            Some(format!("with {}", rule.methods.join(" or ")))
-        }
-        Miss::Path | Miss::Unclear(Unclear::Path) => {
-            let pattern = rule.paths.first()?;
-            http.path = CanonicalPath::parse(&pattern.example()).ok()?;
-            Some(format!("on path `{}`", pattern.as_str()))
-        }
-        Miss::Protocol if rule.protocol == Some(Protocol::Tls) && !http.tls => {
-            http.tls = true;
-            Some("over TLS".to_owned())
-        }
-        _ => None,
-    }
 }
 
 /// The policy without the rules that refuse this, as many as it takes.
