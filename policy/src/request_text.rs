@@ -137,6 +137,19 @@ pub(crate) fn written(request: &Request) -> String {
     }
 }
 
+/// What does not print is escaped: a query is printed as it came otherwise.
+fn without_controls(query: &str) -> String {
+    let mut out = String::with_capacity(query.len());
+    for c in query.chars() {
+        if c.is_whitespace() || c.is_control() {
+            out.extend(utf8_percent_encode(c.encode_utf8(&mut [0; 4]), NON_ALPHANUMERIC));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 fn written_http(destination: &Destination, http: &HttpRequest) -> String {
     let (scheme, usual) = if http.tls { ("https", 443) } else { ("http", 80) };
     let place = match destination.port == usual {
@@ -147,8 +160,7 @@ fn written_http(destination: &Destination, http: &HttpRequest) -> String {
         Some(query) => format!("?{query}"),
         None => String::new(),
     };
-    // What was parsed has neither; what a server received might.
-    let query = query.replace(|c: char| c.is_whitespace() || c.is_control(), "+");
+    let query = without_controls(&query);
     format!("{} {scheme}://{place}{}{query}", http.method, http.path.as_str())
 }
 
@@ -266,6 +278,8 @@ mod tests {
             assert_eq!(written(&request), text);
             assert_eq!(Request::parse(&written(&request)), Ok(request));
         }
+        let odd = Request::parse("GET https://a.test/?a=\u{1b}[31m").unwrap();
+        assert_eq!(written(&odd), "GET https://a.test/?a=%1B[31m");
         let long = format!("GET https://a.test/{}", "x/".repeat(500));
         assert_eq!(written(&Request::parse(&long).unwrap()), long);
     }

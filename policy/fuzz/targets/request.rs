@@ -12,6 +12,8 @@ version: 1
 rules:
   - {id: all, to: {host: ["*", 0.0.0.0/0, "::/0"], port: 1-65535}, effect: allow}
   - {id: name, to: {host: [denied.test, "*.denied.test", 203.0.113.0/24]}, effect: deny}
+  - {id: secret, to: {host: "*", protocol: git, repository: "secret/**"}, effect: deny}
+  - {id: debug, to: {host: "*", query: {debug: "*"}}, effect: deny}
   - {id: admin, to: {host: "*", path: ["/public/admin", "/public/admin/**"]}, effect: deny}
 "#;
 
@@ -39,11 +41,31 @@ fuzz_target!(|text: &str| {
     }
     if let Ok(request) = Request::parse(text) {
         decided(&request);
+        told(&request);
     }
     if let Ok(request) = Request::parse(&format!("GET https://{text}")) {
         decided(&request);
     }
+    if let Ok(request) = Request::parse(&format!("POST https://git.test/{text}/git-receive-pack")) {
+        decided(&request);
+    }
 });
+
+/// What is printed can be asked again.
+fn told(request: &Request) {
+    let told = POLICY
+        .explain(
+            request,
+            &Who::default(),
+            &Overlay::default(),
+            jiff::Timestamp::UNIX_EPOCH,
+        )
+        .request;
+    let again = Request::parse(&told).expect("what is printed is a request");
+    assert_eq!(again.destination, request.destination);
+    let control = matches!(&request.moment, Moment::Http(http) if http.query.as_deref().unwrap_or_default().contains(|c: char| c.is_control()));
+    assert!(control || again == *request, "`{told}` is another request");
+}
 
 fn decided(request: &Request) {
     let allowed = matches!(
@@ -80,6 +102,17 @@ fn decided(request: &Request) {
         assert!(
             !path.split('/').any(|segment| segment == ".." || segment == "."),
             "`{path}` has dot segments"
+        );
+        assert!(
+            !(path.starts_with("/secret/") && path.ends_with("/git-receive-pack")),
+            "`{path}` got past its rule"
+        );
+        let debug = http.query.iter().flat_map(|query| query.split('&'));
+        assert!(
+            !debug
+                .into_iter()
+                .any(|pair| pair == "debug" || pair.starts_with("debug=")),
+            "a parameter got past its rule"
         );
     }
 }
