@@ -30,6 +30,11 @@ impl Layer {
 }
 
 impl Layer {
+    /// As it is written in policies.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|layer| layer.as_str() == text)
+    }
+
     /// From the ceiling down.
     pub(crate) const ALL: [Self; 4] = [Self::Organisation, Self::Team, Self::Repository, Self::Run];
 

@@ -2,6 +2,7 @@
 mod check;
 mod explain;
 pub mod files;
+mod layers;
 mod learn;
 mod preflight;
 mod presets;
@@ -89,21 +90,10 @@ fn execute(args: Args, state: State<'_>, out: &mut dyn Write) -> Result<u8, Fail
     }
 }
 
-/// A policy with the files that it was made of.
-struct Read {
-    texts: Vec<PolicyText>,
-    policy: Result<Policy, Vec<Problem>>,
-}
-
-fn read(file: &Path) -> Result<Read, Failure> {
-    let texts = files::load(file).map_err(|fault| Failure::new(fault.to_string()))?;
-    let policy = Policy::compile(&texts);
-    Ok(Read { texts, policy })
-}
-
 /// The inner result is the policy's own; the outer one is about reading files.
 fn compile(file: &Path) -> Result<Result<Policy, Vec<Problem>>, Failure> {
-    Ok(read(file)?.policy)
+    let texts = files::load(file).map_err(|fault| Failure::new(fault.to_string()))?;
+    Ok(Policy::compile(&texts))
 }
 
 fn invalid(problems: &[Problem], out: &mut dyn Write) -> Result<u8, Failure> {

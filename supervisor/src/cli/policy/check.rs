@@ -1,5 +1,6 @@
 //! `sallyport policy check`: every error and warning of policy files.
-use super::{Read, counted, line, print_json, read, sarif, show};
+use super::layers::{Place, Read};
+use super::{counted, line, print_json, sarif, show};
 use crate::cli::{Failure, INVALID_POLICY};
 use sallyport_policy::{Code, Problem, Severity};
 use serde::Serialize;
@@ -11,6 +12,8 @@ pub(super) struct Args {
     /// Policy files; what they include is read too
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    place: Place,
     /// What to print
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -45,7 +48,7 @@ struct Checked {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<u8, Failure> {
     let mut all = Vec::new();
     for file in &args.files {
-        let read = read(file)?;
+        let read = args.place.read(file)?;
         let checked = Checked::new(file.display().to_string(), &read, args.longest_run);
         if args.format == Format::Text {
             show(&checked.problems, &read.texts, out)?;

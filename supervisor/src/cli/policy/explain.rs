@@ -1,5 +1,6 @@
 //! `sallyport policy explain`: how a request would be decided, and why.
-use super::{Read, USAGE, broken, line, print_json, read, read_who};
+use super::layers::{Place, Read};
+use super::{USAGE, broken, line, print_json, read_who};
 use crate::cli::Failure;
 use sallyport_policy::{Overlay, Request};
 use std::io::Write;
@@ -9,6 +10,8 @@ use std::path::PathBuf;
 pub(super) struct Args {
     /// Policy file
     file: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// `GET https://host/path`, `connect host:port` or `opaque host:port`
     #[arg(required = true, num_args = 1.., value_name = "REQUEST")]
     request: Vec<String>,
@@ -24,7 +27,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<u8, Failure> {
     let request = Request::parse(&args.request.join(" "))
         .map_err(|fault| Failure::with_code(USAGE, fault.to_string()))?;
     let who = read_who(&args.who)?;
-    let Read { texts, policy } = read(&args.file)?;
+    let Read { texts, policy } = args.place.read(&args.file)?;
     let policy = match policy {
         Ok(policy) => policy,
         Err(problems) => return broken(&problems, &texts, out),

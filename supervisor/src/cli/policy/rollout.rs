@@ -59,11 +59,10 @@ pub(super) struct WithdrawArgs {
     which: Which,
 }
 
+/// A layer that can stand in the gateway: what comes with a run does not.
 fn layer(text: &str) -> Result<Layer, String> {
-    match text {
-        "organisation" => Ok(Layer::Organisation),
-        "team" => Ok(Layer::Team),
-        "repository" => Ok(Layer::Repository),
+    match Layer::parse(text) {
+        Some(layer) if layer != Layer::Run => Ok(layer),
         _ => Err("one of organisation, team, repository is wanted".to_owned()),
     }
 }

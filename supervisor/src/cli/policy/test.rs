@@ -1,5 +1,6 @@
 //! `sallyport policy test`: runs the tests that a policy file holds, and tells which rules none of them exercises.
-use super::{broken, counted, line, print_json, read, show};
+use super::layers::Place;
+use super::{broken, counted, line, print_json, show};
 use crate::cli::{Failure, policy::files};
 use sallyport_policy::{PolicyText, Problem, RuleCoverage, TestReport};
 use serde::Serialize;
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct Args {
     /// Policy file; tests in `NAME.tests.yaml` beside `NAME.yaml` are run too
     file: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Further files with a list of `tests`
     #[arg(long, value_name = "FILE")]
     tests: Vec<PathBuf>,
@@ -33,7 +36,7 @@ struct Told<'a> {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<u8, Failure> {
-    let mut read = read(&args.file)?;
+    let mut read = args.place.read(&args.file)?;
     let policy = match read.policy {
         Ok(policy) => policy,
         Err(problems) => return broken(&problems, &read.texts, out),

@@ -291,3 +291,44 @@ fn problems_are_told_to_programs_and_nothing_else_is() {
         );
     }
 }
+
+#[test]
+fn a_policy_is_read_below_those_that_bind_it() {
+    let folder = folder();
+    let ceiling = "version: 1\nrules:\n  - {id: ceiling, to: {host: [docs.test, more.test], methods: [GET]}, effect: allow}\n";
+    std::fs::write(folder.path().join("ceiling.yaml"), ceiling).unwrap();
+    let explain = |words: &[&str]| {
+        let all = [
+            "explain",
+            "DIR/good.yaml",
+            "GET https://staging.test/",
+            "--who",
+            "team=web",
+            "--json",
+        ];
+        sallyport(folder.path(), &[&all, words].concat())
+    };
+    let decision =
+        |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["verdict"]["decision"].clone();
+    assert_eq!(decision(&explain(&[]).1), "allow");
+    assert_eq!(
+        decision(&explain(&["--above", "organisation=DIR/ceiling.yaml"]).1),
+        "deny"
+    );
+    let (code, text) = sallyport(
+        folder.path(),
+        &[
+            "check",
+            "DIR/good.yaml",
+            "--layer",
+            "team",
+            "--above",
+            "run=DIR/ceiling.yaml",
+        ],
+    );
+    assert_eq!(
+        (code, text.contains("is not above the layer `team`")),
+        (2, true),
+        "{text}"
+    );
+}
