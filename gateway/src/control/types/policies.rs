@@ -90,12 +90,8 @@ impl TryFrom<String> for PolicyKey {
 
     fn try_from(text: String) -> Result<Self, String> {
         let (layer, name) = text.split_once('/').unwrap_or((&text, ""));
-        let layer = match layer {
-            "organisation" => Layer::Organisation,
-            "team" => Layer::Team,
-            "repository" => Layer::Repository,
-            _ => return Err("`organisation`, `team/NAME` or `repository/OWNER/NAME` is wanted".to_owned()),
-        };
+        let standing = Layer::parse(layer).filter(|layer| *layer != Layer::Run);
+        let layer = standing.ok_or("`organisation`, `team/NAME` or `repository/OWNER/NAME` is wanted")?;
         Self::new(layer, name)
     }
 }
