@@ -52,6 +52,7 @@ mod rule;
 #[cfg(feature = "schema")]
 mod schema;
 mod sets;
+pub mod shrink;
 mod snippet;
 mod space;
 mod weighing;
@@ -85,4 +86,5 @@ pub use request::{
 pub use request_text::RequestFault;
 #[cfg(feature = "schema")]
 pub use schema::json_schema;
+pub use shrink::{Shrink, ShrinkReport, Usage};
 pub use space::{Axis, Extent, Part};

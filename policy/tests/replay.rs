@@ -189,3 +189,32 @@ fn a_time_window_is_judged_by_when_the_request_was_made() {
         "  - {id: day, to: {host: a.test}, effect: allow, during: {hours: \"07:00-20:00\", zone: UTC}}\n";
     assert_eq!(counts(&replayed(&log, rules)), [1, 0, 0, 0, 1]);
 }
+
+#[test]
+fn what_rules_look_at_and_no_record_tells_is_not_guessed() {
+    let mut log = Log::default();
+    log.add("GET https://a.test/x", "allowed", "old", none());
+    let condition =
+        "  - {id: plain, to: {host: a.test, headers: {accept: \"application/*\"}}, effect: allow}\n";
+    let report = replayed(&log, condition);
+    assert_eq!(counts(&report), [0, 0, 0, 1, 0]);
+    assert_eq!(
+        report.rules.groups[0].group.examples[0].new_reason,
+        "rule `plain` looks at header fields, which are not recorded"
+    );
+    let both = format!("{condition}{READ_A}");
+    assert_eq!(
+        counts(&replayed(&log, &both)),
+        [0, 0, 0, 0, 1],
+        "it is allowed in any case"
+    );
+    let denied = format!("{READ_A}  - {{id: no, to: {{host: a.test, query: {{q: [x]}}}}, effect: deny}}\n");
+    assert_eq!(counts(&replayed(&log, &denied)), [0, 0, 0, 1, 0]);
+    let elsewhere =
+        format!("{READ_A}  - {{id: no, to: {{host: a.test, path: /y, query: {{q: [x]}}}}, effect: deny}}\n");
+    assert_eq!(
+        counts(&replayed(&log, &elsewhere)),
+        [0, 0, 0, 0, 1],
+        "its path is another"
+    );
+}

@@ -11,6 +11,7 @@ mod replay;
 mod rollout;
 mod sarif;
 mod schema;
+mod shrink;
 mod test;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,8 @@ enum Command {
     Replay(replay::Args),
     /// Propose the policy that would have allowed what a run did
     Learn(learn::Args),
+    /// Tell what nobody used of a policy
+    Shrink(shrink::Args),
 }
 
 /// Where the supervisor is; asked for by those commands alone that need it.
@@ -81,6 +84,7 @@ fn execute(args: Args, state: State<'_>, out: &mut dyn Write) -> Result<u8, Fail
         Command::Status => rollout::status(state, out),
         Command::Replay(args) => replay::run(&args, &state()?, out),
         Command::Learn(args) => learn::run(&args, &state()?, out),
+        Command::Shrink(args) => shrink::run(&args, &state()?, out),
         Command::Check(args) => check::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Test(args) => test::run(&args, out),
