@@ -1,5 +1,6 @@
-//! `sallyport policy`: checks, explains and tests policy files, by the code that decides in the gateway.
+//! `sallyport policy`: checks, compares, explains and tests policy files, by the code that decides in the gateway.
 mod check;
+mod diff;
 mod explain;
 pub mod files;
 mod layers;
@@ -37,6 +38,8 @@ pub struct Args {
 enum Command {
     /// Report every error and warning, with its place and what to do
     Check(check::Args),
+    /// Tell what another version of a policy would newly allow, deny or ask
+    Diff(diff::Args),
     /// Tell how a request would be decided, and what each rule makes of it
     Explain(explain::Args),
     /// Run the tests that a policy file holds
@@ -68,8 +71,8 @@ enum Command {
 /// Where the supervisor is; asked for by those commands alone that need it.
 type State<'a> = &'a dyn Fn() -> Result<StateDir, Failure>;
 
-/// Runs the command: 0 good, 1 failed tests, 2 a request that cannot be read, 3 an invalid policy, 4 gaps that are sure, or
-/// recorded traffic that would newly be blocked or asked for.
+/// Runs the command: 0 good, 1 failed tests, 2 a request that cannot be read, 3 an invalid policy, 4 gaps that are sure,
+/// policies that differ, or recorded traffic that would newly be blocked or asked for.
 pub fn run(args: Args, state: State<'_>) -> Result<ExitCode, Failure> {
     let mut out = std::io::stdout().lock();
     execute(args, state, &mut out).map(ExitCode::from)
@@ -86,6 +89,7 @@ fn execute(args: Args, state: State<'_>, out: &mut dyn Write) -> Result<u8, Fail
         Command::Learn(args) => learn::run(&args, &state()?, out),
         Command::Shrink(args) => shrink::run(&args, &state()?, out),
         Command::Check(args) => check::run(&args, out),
+        Command::Diff(args) => diff::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Test(args) => test::run(&args, out),
         Command::Presets(args) => presets::run(&args, out),

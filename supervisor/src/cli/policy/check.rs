@@ -84,6 +84,7 @@ impl Checked {
                     .cloned()
                     .collect();
                 problems.extend(policy.long_grants(longest_run));
+                problems.extend(policy.lints(jiff::Timestamp::now()));
                 problems
             }
             Err(problems) => problems.clone(),

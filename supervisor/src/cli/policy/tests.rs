@@ -332,3 +332,26 @@ fn a_policy_is_read_below_those_that_bind_it() {
         "{text}"
     );
 }
+
+#[test]
+fn two_policies_are_compared_as_traffic() {
+    let folder = folder();
+    let other = GOOD.replace("methods: [GET]", "methods: [GET, HEAD]");
+    std::fs::write(folder.path().join("other.yaml"), other).unwrap();
+    let (code, text) = sallyport(folder.path(), &["diff", "DIR/good.yaml", "DIR/other.yaml"]);
+    assert_eq!(code, 4, "{text}");
+    assert!(
+        text.starts_with("newly allowed:\n  docs.test\n    port 443; http; methods HEAD\n"),
+        "{text}"
+    );
+    assert!(text.ends_with("1 difference\n"), "{text}");
+    let (code, text) = sallyport(folder.path(), &["diff", "DIR/good.yaml", "DIR/good.yaml"]);
+    assert_eq!((code, text.as_str()), (0, "no request is treated differently\n"));
+    let (code, text) = sallyport(
+        folder.path(),
+        &["diff", "DIR/good.yaml", "DIR/other.yaml", "--json"],
+    );
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &json["changes"][0]["kind"]), (4, &"newly-allowed".into()));
+    assert_eq!(json["changes"][0]["requests"]["methods"][0]["of"][0], "HEAD");
+}
