@@ -62,7 +62,14 @@ impl Tale {
             problems = all.join("\n"),
             "a policy cannot be used; what was in force stays so"
         );
-        let told = all.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; ");
+        // A record is one line; a problem's hint stands on a second one.
+        let told = all
+            .iter()
+            .take(TOLD)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join("; ")
+            .replace("\n  ", " ");
         let reason = format!("a change of the policy `{policy}` by `{author}` is refused: {told}");
         self.records
             .push(record(key, author.to_owned(), hash, Verdict::Denied, reason));
