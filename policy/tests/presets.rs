@@ -1,4 +1,6 @@
 //! The presets that are shipped: each is a good policy, and says in tests what it does.
+#![expect(clippy::panic, reason = "helpers of tests may fail the test")]
+
 use sallyport_policy::{Decision, Policy, PolicyText, Preset, Problem, Request, presets};
 
 fn text(name: &str, text: &str) -> PolicyText {

@@ -7,9 +7,11 @@ use sallyport_gateway::control::types::{
     AccessAnswer, AccessRequest, AuditQuery, ListenerKind, SessionSpec, Verdict,
 };
 use sallyport_gateway::control::{self, Control};
+use sallyport_gateway::metrics::Metrics;
 use sallyport_gateway::secret::source::Variables;
 use sallyport_gateway::secret::{SecretStore, Sources};
 use sallyport_gateway::session::{Session, Sessions};
+use sallyport_gateway::standing::{Kept, Standing};
 use sallyport_policy::{Grant, PolicyText, Wanted, Who};
 use sallyport_supervisor::gateway::{Client, Door, GatewayError};
 use sallyport_supervisor::machine::Attachment;
