@@ -107,8 +107,8 @@ struct Test {
     /// `host:port`.
     connect: Option<String>,
     headers: Option<BTreeMap<String, Texts>>,
-    /// Refs that a push updates.
-    push: Option<serde_json::Value>,
+    /// Full names of the refs that a push updates, `+` before one that is forced.
+    push: Option<Texts>,
     /// When it is asked.
     at: Option<String>,
     expect: Expected,
