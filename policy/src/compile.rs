@@ -1,5 +1,5 @@
 //! Documents of one layer to rules and credentials: sets and names resolved, each part checked.
-use crate::document::{CredentialPart, Document, RulePart};
+use crate::document::{CredentialPart, Document};
 use crate::host_names::{self, Breadth};
 use crate::host_pattern::HostPattern;
 use crate::resolve;
@@ -27,8 +27,8 @@ pub(crate) struct Compiled<'d> {
     /// Where each credential comes from.
     pub(crate) parts: Vec<&'d CredentialPart>,
     pub(crate) rules: Vec<Rule>,
-    /// The first rule of each id.
-    first: HashMap<&'d str, &'d RulePart>,
+    /// The number of the first rule of each id.
+    first: HashMap<&'d str, usize>,
 }
 
 impl<'a> Compiler<'a> {
@@ -104,17 +104,31 @@ impl<'a> Compiler<'a> {
                 let message = "`default` is what no rule names; call the rule something else";
                 self.problems.push(part.id.at.error(message));
             }
-            if let Some(earlier) = first.get(id) {
-                let message = format!("rule `{id}` is defined twice; first at {}", earlier.id.at);
+            let rule = Rule {
+                layer: self.layer,
+                ..resolve::rule(part, credentials, &mut self.sets, self.problems)
+            };
+            let earlier = first.get(id).and_then(|number| rules.get(*number));
+            if let Some(earlier) = earlier.filter(|earlier| !stands_in_both(earlier, &rule)) {
+                let message = format!("rule `{id}` is defined twice; first at {}", earlier.at);
                 let problem = part.id.at.error(message).code(Code::DefinedTwice);
                 self.problems
                     .push(problem.hint("each rule has its own id; refusals and logs use it"));
             }
-            first.entry(id).or_insert(part);
-            rules.push(Rule {
-                layer: self.layer,
-                ..resolve::rule(part, credentials, &mut self.sets, self.problems)
-            });
+            first.entry(id).or_insert(rules.len());
+            rules.push(rule);
         }
     }
+}
+
+/// Whether it is one rule of a preset that two layers include: at the same place, saying the same. It has one id then.
+fn stands_in_both(upper: &Rule, lower: &Rule) -> bool {
+    let same = |lower: &Rule| format!("{upper:?}") == format!("{lower:?}");
+    let of_preset = lower.at.file.starts_with("preset:") && upper.at == lower.at;
+    of_preset
+        && upper.layer != lower.layer
+        && same(&Rule {
+            layer: upper.layer,
+            ..lower.clone()
+        })
 }

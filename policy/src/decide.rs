@@ -122,7 +122,7 @@ impl Policy {
                 Moment::Connect | Moment::Opaque => false,
             },
             deciding: verdict.deciding,
-            grants: weighed.lifted.iter().map(|(_, grant)| grant.id.clone()).collect(),
+            grants: used_up(weighed),
             lifted: grant.map(|grant| Box::new(grant.clone())),
             observed: None,
         }
@@ -168,6 +168,17 @@ impl Policy {
     pub(crate) fn rule(&self, number: u32) -> Option<&Rule> {
         self.rules.get(usize::try_from(number).ok()?)
     }
+}
+
+/// Each once, also where it lifts a preset's rule in several layers.
+fn used_up(weighed: &Weighed<'_>) -> Vec<String> {
+    let mut ids: Vec<String> = Vec::with_capacity(weighed.lifted.len());
+    for (_, grant) in &weighed.lifted {
+        if !ids.contains(&grant.id) {
+            ids.push(grant.id.clone());
+        }
+    }
+    ids
 }
 
 /// Asking helps only where a grant would lift this very refusal, and others can be lifted too.

@@ -148,8 +148,12 @@ impl Permit {
     }
     /// Bounds to keep, each with the id of the rule that sets it: all of them hold.
     pub fn limits(&self) -> impl Iterator<Item = (&str, &Limits)> {
+        // A preset's rule that stands in several layers bounds once.
+        let again = |number: usize, id: &str| self.telling().take(number).any(|earlier| earlier.id == id);
         self.telling()
-            .filter_map(|rule| rule.limits.as_ref().map(|limits| (rule.id.as_str(), limits)))
+            .enumerate()
+            .filter(move |(number, rule)| !again(*number, &rule.id))
+            .filter_map(|(_, rule)| rule.limits.as_ref().map(|limits| (rule.id.as_str(), limits)))
     }
     /// What may pass: at connect `Tls` means that a ClientHello with this name must come, `Tcp` anything.
     pub fn protocol(&self) -> Protocol {

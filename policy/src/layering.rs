@@ -31,8 +31,8 @@ impl Policy {
     }
 
     /// The same over several layers, given in any order, each at most once: a lower one narrows what those above allow, unless
-    /// their `widen` says that it may do more. Rule ids, and names of credentials, are unique over all layers; sets are known
-    /// within their layer. The policy's tests are those of the lowest layer. Without any layer nothing is allowed.
+    /// their `widen` says that it may do more. Rule ids, and names of credentials, are unique over all layers, except that a preset
+    /// may stand in several: an id means its rule in all of them then. Sets are known within their layer. The policy's tests are those of the lowest layer. Without any layer nothing is allowed.
     pub fn compile_layers(layers: &[LayerTexts]) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut given: Vec<&LayerTexts> = layers.iter().collect();

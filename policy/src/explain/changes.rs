@@ -152,11 +152,11 @@ fn without_refusals(
     let mut without: Vec<u32> = Vec::new();
     let mut then = now.clone();
     while rank(&then) <= rank(now) {
-        let number = number_of(policy, then.rule.as_deref()?)?;
-        if without.len() >= DEEPEST || without.contains(&number) {
+        let more = numbers_of(policy, then.rule.as_deref()?);
+        if without.len() >= DEEPEST || more.is_empty() || more.iter().any(|number| without.contains(number)) {
             return None;
         }
-        without.push(number);
+        without.extend(more);
         let asked = Question {
             without: &without,
             ..question
@@ -171,10 +171,12 @@ fn without_permissions(policy: &Policy, question: Question<'_>) -> Vec<(usize, S
     let fits = |rule: &&Rule| {
         rule.effect == Effect::Allow && rule.fit(question.request, question.who, question.now) == Fit::Full
     };
-    let numbers: Vec<u32> = candidates(policy, question)
+    let mut numbers: Vec<u32> = candidates(policy, question)
         .filter(fits)
-        .filter_map(|rule| number_of(policy, &rule.id))
+        .flat_map(|rule| numbers_of(policy, &rule.id))
         .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
     let then = |without: &[u32]| answer(policy, Question { without, ..question });
     let alone = numbers.iter().map(|number| {
         let without = [*number];
@@ -188,17 +190,23 @@ fn without_permissions(policy: &Policy, question: Question<'_>) -> Vec<(usize, S
     found
 }
 
-fn number_of(policy: &Policy, id: &str) -> Option<u32> {
-    let at = policy.rules.iter().position(|rule| rule.id == id)?;
-    u32::try_from(at).ok()
+/// More than one where layers have a preset in common.
+fn numbers_of(policy: &Policy, id: &str) -> Vec<u32> {
+    (0u32..)
+        .zip(policy.rules.iter())
+        .filter(|(_, rule)| rule.id == id)
+        .map(|(number, _)| number)
+        .collect()
 }
 
 fn leaving_out(policy: &Policy, without: &[u32]) -> String {
-    let names: Vec<String> = without
-        .iter()
-        .filter_map(|number| policy.rule(*number))
-        .map(|rule| format!("`{}`", rule.id))
-        .collect();
+    let mut names: Vec<String> = Vec::new();
+    for rule in without.iter().filter_map(|number| policy.rule(*number)) {
+        let name = format!("`{}`", rule.id);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     let word = if names.len() == 1 { "rule" } else { "rules" };
     format!("without {word} {}", names.join(" and "))
 }
