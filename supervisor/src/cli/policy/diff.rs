@@ -1,5 +1,6 @@
 //! `sallyport policy diff`: what a change of policy changes, in terms of traffic.
-use super::{compile, invalid, line, print_json};
+use super::layers::Place;
+use super::{broken, line, print_json};
 use crate::cli::Failure;
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,6 +14,8 @@ pub(super) struct Args {
     before: PathBuf,
     /// Policy file as it would be
     after: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Instant from which windows of time are compared over a year; now where it is not given
     #[arg(long, value_name = "TIMESTAMP")]
     at: Option<jiff::Timestamp>,
@@ -22,15 +25,14 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<u8, Failure> {
-    let before = match compile(&args.before)? {
-        Ok(policy) => policy,
-        Err(problems) => return invalid(&problems, out),
+    let before = args.place.read(&args.before)?;
+    let after = args.place.read(&args.after)?;
+    let (old, new) = match (before.policy, after.policy) {
+        (Ok(old), Ok(new)) => (old, new),
+        (Err(problems), _) => return broken(&problems, &before.texts, out),
+        (_, Err(problems)) => return broken(&problems, &after.texts, out),
     };
-    let after = match compile(&args.after)? {
-        Ok(policy) => policy,
-        Err(problems) => return invalid(&problems, out),
-    };
-    let diff = before.diff(&after, args.at.unwrap_or_else(jiff::Timestamp::now));
+    let diff = old.diff(&new, args.at.unwrap_or_else(jiff::Timestamp::now));
     if args.json {
         print_json(&diff, out)?;
     } else {

@@ -1,6 +1,7 @@
 //! `sallyport policy replay`: what a policy would have made of recorded traffic.
+use super::layers::Place;
 use super::recorded::{Span, fold};
-use super::{compile, invalid, line};
+use super::{broken, line};
 use crate::cli::{Failure, Screen};
 use crate::state_dir::StateDir;
 use sallyport_policy::Replay;
@@ -15,6 +16,8 @@ pub(super) struct Args {
     /// The policy to try
     file: PathBuf,
     #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
     span: Span,
     /// Print everything as one JSON document
     #[arg(long)]
@@ -25,9 +28,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, state: &StateDir, out: &mut dyn Write) -> Result<u8, Failure> {
-    let policy = match compile(&args.file)? {
+    let read = args.place.read(&args.file)?;
+    let policy = match read.policy {
         Ok(policy) => policy,
-        Err(problems) => return invalid(&problems, out),
+        Err(problems) => return broken(&problems, &read.texts, out),
     };
     let replay = Replay::new(policy, usize::from(args.examples));
     let mut tally = replay.tally();
