@@ -1,5 +1,7 @@
 //! What a change of policy changes, in terms of traffic: exact over all requests there are, not a comparison of texts.
 mod compare;
+#[cfg(test)]
+mod git_tests;
 mod outcome;
 mod report;
 #[cfg(test)]

@@ -233,7 +233,7 @@ impl Role {
         match (effect, decision) {
             // Where a grant may lift the refusal, this rule may matter yet.
             (Effect::Allow | Effect::Ask, Decision::Deny(refusal))
-                if fit == Fit::Full && refusal.remedy == Remedy::None =>
+                if matches!(fit, Fit::Full | Fit::Later) && refusal.remedy == Remedy::None =>
             {
                 self.refused_by.insert(refusal.reason.rule.clone());
             }

@@ -82,6 +82,19 @@ impl PathPattern {
         })
     }
 
+    /// Of parts that are made, not written.
+    pub(crate) fn of(segments: Vec<Segment>) -> Self {
+        Self {
+            text: String::new(),
+            segments,
+        }
+    }
+
+    /// Every path that ends in a slash.
+    pub(crate) fn folder() -> Self {
+        Self::of(vec![Segment::Any, Segment::Literal(String::new())])
+    }
+
     /// Its parts.
     pub(crate) fn segments(&self) -> &[Segment] {
         &self.segments

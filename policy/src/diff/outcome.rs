@@ -19,7 +19,7 @@ pub enum Answer {
     Ask,
     /// It is not sent.
     Deny,
-    /// Of a whole connection: it is looked at, request by request.
+    /// Of a whole connection: it is looked at, request by request. Of a push: its refs are.
     Inspect,
 }
 

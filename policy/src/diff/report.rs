@@ -1,7 +1,7 @@
 //! A difference as people read it.
 use super::{Change, ChangeKind, Diff};
 use crate::space::{Axis, Conditions, Extent, Point};
-use crate::wording;
+use crate::{Moment, RefUpdate, wording};
 use std::fmt;
 
 /// The witness as people write requests, with what else it depends on.
@@ -13,11 +13,33 @@ pub(super) fn example(point: &Point, conditions: &Conditions) -> String {
                 "" => text.push_str(&format!(", {fact} unknown")),
                 value => text.push_str(&format!(", {fact} {}", crate::host::shown(value))),
             },
+            Axis::Refs => text.push_str(&pushed(&point.request.moment)),
             Axis::Time => text.push_str(&format!(", at {}", point.at)),
             _ => {}
         }
     }
     text
+}
+
+/// What a push changes, as far as it is known.
+fn pushed(moment: &Moment) -> String {
+    let updates = match moment {
+        Moment::Http(http) => http.pushed.as_ref(),
+        Moment::Ssh(ssh) => ssh.git.as_ref().and_then(|git| git.pushed.as_ref()),
+        _ => None,
+    };
+    let Some(updates) = updates else {
+        return ", refs not read yet".to_owned();
+    };
+    let one = |update: &RefUpdate| {
+        let force = if update.forced { " by force" } else { "" };
+        format!("{}{force}", crate::host::shown(&update.name))
+    };
+    let all: Vec<String> = updates.iter().map(one).collect();
+    match all.is_empty() {
+        true => ", of no ref".to_owned(),
+        false => format!(", of {}", all.join(" and ")),
+    }
 }
 
 impl ChangeKind {
@@ -45,7 +67,7 @@ impl fmt::Display for Diff {
         for hosts in &self.unknown {
             writeln!(
                 f,
-                "not known:\n  {hosts}\n    its rules cannot all be compared: they have too many combinations, or look at git"
+                "not known:\n  {hosts}\n    its rules cannot all be compared: they have too many combinations"
             )?;
         }
         let timed = self
@@ -93,7 +115,7 @@ impl fmt::Display for Change {
 
 fn clause(axis: &Axis, extent: &Extent) -> String {
     match axis {
-        Axis::Protocol => extent.to_string(),
+        Axis::Protocol | Axis::Git => extent.to_string(),
         _ => format!("{axis} {extent}"),
     }
 }

@@ -172,15 +172,6 @@ fn encoded_slashes_conditions_and_log_ins_are_compared() {
 }
 
 #[test]
-fn what_looks_at_git_is_open_only_where_it_differs() {
-    let git = "rules:\n  - {id: a, to: {host: a.test, protocol: git, repository: 'acme/*', access: read}, effect: allow}\n  - {id: b, to: {host: b.test}, effect: allow}";
-    assert!(policy(git).diff(&policy(git), now()).is_empty());
-    let diff = policy(git).diff(&policy(&git.replace("acme/*", "acme/web")), now());
-    assert!(!diff.is_empty());
-    assert!(diff.to_string().contains("not known:\n  a.test\n"), "{diff}");
-}
-
-#[test]
 fn a_question_too_large_is_said_to_be_open() {
     let paths: Vec<String> = (0..24).map(|n| format!("'/**/p{n}/**'")).collect();
     let before = format!(

@@ -1,6 +1,7 @@
 //! The dimensions of a request, and how rules cut each of them into pieces within which all say the same.
 use super::cover::{Cells, Extent, Part, Vocabulary};
 use crate::rule::Rule;
+use crate::{Moment, RefUpdate};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,6 +13,12 @@ pub enum Axis {
     Port,
     /// What is spoken.
     Protocol,
+    /// Whether it is git's, and to read or to write.
+    Git,
+    /// Repository of a git request.
+    Repository,
+    /// Refs that a push changes.
+    Refs,
     /// HTTP method.
     Method,
     /// HTTP path.
@@ -37,6 +44,9 @@ impl fmt::Display for Axis {
         match self {
             Self::Port => f.write_str("port"),
             Self::Protocol => f.write_str("protocol"),
+            Self::Git => f.write_str("git"),
+            Self::Repository => f.write_str("repository"),
+            Self::Refs => f.write_str("refs"),
             Self::Method => f.write_str("methods"),
             Self::Path => f.write_str("path"),
             Self::QueryForm => f.write_str("query"),
@@ -62,6 +72,10 @@ pub(super) enum Setting {
     Port(u16, u16),
     Protocol(Spoken),
     Method(String),
+    /// A whole request of its kind.
+    Kind(Moment),
+    /// What a push changes.
+    Pushed(Option<Vec<RefUpdate>>),
     Path(String),
     /// Values of one header or parameter, in order.
     Values(Vec<String>),
@@ -219,17 +233,19 @@ pub(super) fn protocols(rules: &[&Rule]) -> Split {
     )
 }
 
-/// The methods that rules name, and one that none does.
-pub(super) fn methods(rules: &[&Rule], besides: &[&str]) -> Split {
+/// The methods that rules name, and one that none does; of a request that is git's those with which it stays what it is.
+pub(super) fn methods(rules: &[&Rule], moment: &Moment) -> Split {
     let mut names: BTreeSet<&str> = rules
         .iter()
         .flat_map(|rule| &rule.methods)
         .map(String::as_str)
         .collect();
-    names.extend(besides);
+    names.retain(|name| super::git::stays_with(moment, name));
     let usual = ["GET", "POST", "PUT", "HEAD"].map(str::to_owned).into_iter();
     let strange = (0..=names.len()).map(|n| format!("OTHER{n}"));
-    let other = usual.chain(strange).find(|name| !names.contains(name.as_str()));
+    let other = usual
+        .chain(strange)
+        .find(|name| !names.contains(name.as_str()) && super::git::stays_with(moment, name));
     let methods: Vec<String> = names.iter().map(|name| (*name).to_owned()).chain(other).collect();
     let slots = methods.iter().map(|method| Slot {
         setting: Setting::Method(method.clone()),

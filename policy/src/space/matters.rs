@@ -1,16 +1,18 @@
 //! Axes whose pieces come from patterns: facts, paths, headers and query parameters.
 use super::axis::{Setting, Slot, Split, keep};
 use super::globs::{self, Alphabet, Sample, TooMany};
-use super::paths;
-use crate::Protocol;
+use super::{git, paths};
 use crate::condition::Condition;
 use crate::document::Effect;
 use crate::path_pattern::{PathPattern, Slashes};
 use crate::rule::Rule;
+use crate::{Moment, Protocol};
 use std::collections::BTreeSet;
 
 /// A path that can be read in two ways whatever a policy says.
 const AMBIGUOUS: &str = "/x//x";
+/// The same, where git may be meant.
+const AMBIGUOUS_GIT: &str = "/x//git-upload-pack";
 /// Fits every path with an encoded slash.
 const SLASHED: &str = "/**/*%2F*/**";
 
@@ -64,11 +66,13 @@ fn names(patterns: Vec<String>, samples: &[Sample]) -> Vec<(String, Vec<usize>)>
 }
 
 /// Every kind of path that rules tell apart, ambiguous ones too.
-pub(super) fn paths(rules: &[&Rule]) -> Result<Split, TooMany> {
+pub(super) fn paths(rules: &[&Rule], moment: &Moment) -> Result<Split, TooMany> {
+    let beside_git = git::is_looked_at(rules);
+    let is_git = beside_git && git::view(moment).is_some();
     let mut patterns: Vec<&PathPattern> = rules.iter().flat_map(|rule| &rule.paths).collect();
     patterns.sort_by_key(|pattern| pattern.as_str());
     patterns.dedup();
-    if patterns.is_empty() {
+    if patterns.is_empty() && !beside_git {
         let only = Slot {
             setting: Setting::Path("/".to_owned()),
             keeps: keep(rules, |_| true),
@@ -78,23 +82,55 @@ pub(super) fn paths(rules: &[&Rule]) -> Result<Split, TooMany> {
     }
     let slashed = PathPattern::parse(SLASHED, Slashes::Encoded).map_err(|_| TooMany)?;
     let mut explored = patterns.clone();
-    if rules.iter().any(|rule| rule.encoded_slash) {
+    let has_slashes = rules.iter().any(|rule| rule.encoded_slash);
+    if has_slashes {
         explored.push(&slashed);
     }
-    let samples = paths::samples(&explored)?;
+    let marker = if has_slashes { patterns.len() } else { usize::MAX };
+    let markers = match beside_git {
+        true => git_markers(rules)?,
+        false => Vec::new(),
+    };
+    explored.extend(&markers);
+    let mut samples = paths::samples(&explored)?;
+    if beside_git {
+        samples.retain(|sample| match git::is_path(&sample.text) {
+            true => is_git && sample.fits.contains(&marker),
+            false => !is_git,
+        });
+    }
     let own = own_patterns(rules, &patterns);
     let mut slots: Vec<Slot> = samples
         .iter()
-        .map(|sample| path_slot(rules, &own, sample, patterns.len()))
+        .map(|sample| path_slot(rules, &own, sample, marker))
         .collect();
-    let mut names = path_names(&patterns, &samples);
+    let mut names = path_names(&patterns, &samples, marker);
     names.push(("ambiguous paths".to_owned(), vec![slots.len()]));
     slots.push(Slot {
-        setting: Setting::Path(AMBIGUOUS.to_owned()),
+        setting: Setting::Path(if is_git { AMBIGUOUS_GIT } else { AMBIGUOUS }.to_owned()),
         keeps: keep(rules, |rule| is_blind(rule) || rule.effect != Effect::Allow),
         flavour: 1,
     });
+    if beside_git && !is_git {
+        let is_git = |place: &u32| {
+            let rule = rules.get(*place as usize);
+            rule.is_some_and(|rule| rule.protocol == Some(Protocol::Git))
+        };
+        for slot in &mut slots {
+            slot.keeps.retain(|place| !is_git(place));
+        }
+    }
     Ok(Split::named(slots, names))
+}
+
+/// What tells paths that are git's, or may be, from others.
+fn git_markers(rules: &[&Rule]) -> Result<Vec<PathPattern>, TooMany> {
+    let mut texts = vec!["/**/info/refs", "/**/git-upload-pack", "/**/git-receive-pack"];
+    if rules.iter().any(|rule| rule.encoded_slash) {
+        texts.extend(["/**/*refs*/**", "/**/*upload-pack*/**", "/**/*receive-pack*/**"]);
+    }
+    let pattern = |text: &str| PathPattern::parse(text, Slashes::Plain).map_err(|_| TooMany);
+    texts.into_iter().map(pattern).collect()
 }
 
 /// `marker` is the number of the pattern that every path with an encoded slash fits.
@@ -121,8 +157,7 @@ fn path_slot(rules: &[&Rule], own: &[Vec<usize>], sample: &Sample, marker: usize
 }
 
 /// Each pattern with the slots of plain paths, and with those of paths with an encoded slash.
-fn path_names(patterns: &[&PathPattern], samples: &[Sample]) -> Vec<(String, Vec<usize>)> {
-    let marker = patterns.len();
+fn path_names(patterns: &[&PathPattern], samples: &[Sample], marker: usize) -> Vec<(String, Vec<usize>)> {
     let slots = |number: usize, slashed: bool| -> Vec<usize> {
         let fits =
             |sample: &Sample| sample.fits.contains(&number) && sample.fits.contains(&marker) == slashed;

@@ -2,11 +2,10 @@
 use super::axis::{self, Axis, Setting, Slot, Split, Spoken};
 use super::cover::{Extent, Part};
 use super::globs::TooMany;
-use super::matters;
+use super::{git, kinds, matters, refs, repositories};
 use crate::rule::Rule;
 use crate::{
-    CanonicalPath, Destination, Host, HttpRequest, Moment, PostgresRequest, Protocol, Request, SshRequest,
-    Who,
+    CanonicalPath, Destination, Host, HttpRequest, Moment, PostgresRequest, Request, SshRequest, Who,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
@@ -126,7 +125,7 @@ impl<J: Judge> Walk<'_, J> {
                 .collect());
         };
         let rules: Vec<&Rule> = candidates.iter().map(|candidate| candidate.rule).collect();
-        let split = split(axis, &rules, self.from)?;
+        let split = split(axis, &rules, point)?;
         self.spend(split.slots.len() * rules.len())?;
         let mut joined = Joined::default();
         for slots in alike(&split.slots) {
@@ -142,7 +141,10 @@ impl<J: Judge> Walk<'_, J> {
             set(&mut next, axis, &slot.setting)?;
             let mut after = rest.to_vec();
             if *axis == Axis::Protocol {
-                after.extend(of_protocol(&next, &rules)?);
+                after.extend(kinds::of_protocol(&next.request.moment, &rules));
+            }
+            if *axis == Axis::Git {
+                after.extend(kinds::of_git(&next.request.moment, &rules));
             }
             for found in self.along(&after, &kept, &next)? {
                 joined.add(found, &slots);
@@ -223,12 +225,16 @@ fn alike(slots: &[Slot]) -> Vec<Vec<usize>> {
     groups
 }
 
-fn split(axis: &Axis, rules: &[&Rule], from: jiff::Timestamp) -> Result<Split, TooMany> {
+fn split(axis: &Axis, rules: &[&Rule], point: &Point) -> Result<Split, TooMany> {
+    let moment = &point.request.moment;
     Ok(match axis {
         Axis::Port => axis::ports(rules),
         Axis::Protocol => axis::protocols(rules),
-        Axis::Method => axis::methods(rules, &[]),
-        Axis::Path => matters::paths(rules)?,
+        Axis::Git => git::kinds(moment, rules)?,
+        Axis::Repository => repositories::repositories(moment, rules)?,
+        Axis::Refs => refs::pushes(rules)?,
+        Axis::Method => axis::methods(rules, moment),
+        Axis::Path => matters::paths(rules, moment)?,
         Axis::QueryForm => matters::query_forms(rules),
         Axis::Query(name) => matters::values(rules, &|rule| {
             rule.query
@@ -247,37 +253,8 @@ fn split(axis: &Axis, rules: &[&Rule], from: jiff::Timestamp) -> Result<Split, T
         Axis::Database => matters::log_ins(rules, |rule| &rule.databases)?,
         Axis::User => matters::log_ins(rules, |rule| &rule.users)?,
         Axis::Who(fact) => matters::facts(rules, fact)?,
-        Axis::Time => axis::times(rules, from),
+        Axis::Time => axis::times(rules, point.at),
     })
-}
-
-/// The axes that only this protocol has.
-fn of_protocol(point: &Point, rules: &[&Rule]) -> Result<Vec<Axis>, TooMany> {
-    let looks_at_git = |rule: &&Rule| rule.protocol == Some(Protocol::Git);
-    match point.request.moment {
-        Moment::Connect | Moment::Opaque => return Ok(Vec::new()),
-        // Requests of git are not cut into cells yet: better to say nothing than something wrong.
-        Moment::Http(_) if rules.iter().any(looks_at_git) => return Err(TooMany),
-        Moment::Ssh(_) if rules.iter().any(looks_at_git) => return Err(TooMany),
-        Moment::Http(_) => {}
-        Moment::Ssh(_) => return Ok(vec![Axis::User]),
-        Moment::Postgres(_) => return Ok(vec![Axis::Database, Axis::User]),
-    }
-    let mut axes = vec![Axis::Method, Axis::Path];
-    let names = |conditions: fn(&Rule) -> &Vec<crate::condition::Condition>| -> BTreeSet<String> {
-        rules
-            .iter()
-            .flat_map(|rule| conditions(rule))
-            .map(|condition| condition.name.clone())
-            .collect()
-    };
-    axes.extend(names(|rule| &rule.headers).into_iter().map(Axis::Header));
-    let query = names(|rule| &rule.query);
-    if !query.is_empty() {
-        axes.push(Axis::QueryForm);
-    }
-    axes.extend(query.into_iter().map(Axis::Query));
-    Ok(axes)
 }
 
 fn set(point: &mut Point, axis: &Axis, setting: &Setting) -> Result<(), TooMany> {
@@ -292,6 +269,16 @@ fn set(point: &mut Point, axis: &Axis, setting: &Setting) -> Result<(), TooMany>
             point.who.set(fact, value.clone());
         }
         (Setting::At(instant), _) => point.at = *instant,
+        (Setting::Kind(kind), _) => moment.clone_from(kind),
+        (Setting::Pushed(pushed), _) => match moment {
+            Moment::Http(http) => http.pushed.clone_from(pushed),
+            Moment::Ssh(ssh) => {
+                if let Some(git) = &mut ssh.git {
+                    git.pushed.clone_from(pushed);
+                }
+            }
+            _ => {}
+        },
         (Setting::LogIn(name), _) => match moment {
             Moment::Postgres(login) if *axis == Axis::Database => login.database.clone_from(name),
             Moment::Postgres(login) => login.user.clone_from(name),
@@ -331,7 +318,9 @@ fn set_http(http: &mut HttpRequest, axis: &Axis, setting: &Setting) -> Result<()
         (Setting::Method(method), _) => http.method.clone_from(method),
         (Setting::Path(path), _) => http.path = CanonicalPath::parse(path).map_err(|_| TooMany)?,
         (Setting::QueryForm(readable), _) => {
-            http.query = (!readable).then(|| "%".to_owned());
+            if !readable {
+                http.query = Some("%".to_owned());
+            }
         }
         (Setting::Values(values), Axis::Header(name)) => {
             let fields = values.iter().map(|value| (name.clone(), value.clone()));
