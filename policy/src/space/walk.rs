@@ -317,11 +317,7 @@ fn set_http(http: &mut HttpRequest, axis: &Axis, setting: &Setting) -> Result<()
     match (setting, axis) {
         (Setting::Method(method), _) => http.method.clone_from(method),
         (Setting::Path(path), _) => http.path = CanonicalPath::parse(path).map_err(|_| TooMany)?,
-        (Setting::QueryForm(readable), _) => {
-            if !readable {
-                http.query = Some("%".to_owned());
-            }
-        }
+        (Setting::QueryForm(false), _) => http.query = Some("%".to_owned()),
         (Setting::Values(values), Axis::Header(name)) => {
             let fields = values.iter().map(|value| (name.clone(), value.clone()));
             http.headers.extend(fields);
