@@ -120,31 +120,11 @@ fn request(number: u64, at: i64, dice: &mut Dice) -> anyhow::Result<AuditRecord>
 
 fn blank(id: String, at: i64, session: String) -> anyhow::Result<AuditRecord> {
     Ok(AuditRecord {
-        sequence: 0,
         id,
         at: jiff::Timestamp::from_millisecond(at)?,
         session,
-        user: String::new(),
-        kind: String::new(),
-        host: String::new(),
-        port: 0,
-        method: None,
-        path: None,
-        verdict: Verdict::Allowed,
-        rule: String::new(),
-        reason: String::new(),
-        refusal: None,
         policy_hash: "a3f1c2d4e5b6978812345678901234567890abcdefabcdefabcdefabcdef0123".to_owned(),
-        status: None,
-        bytes_out: 0,
-        bytes_in: 0,
-        duration_ms: 0,
-        credentials_used: Vec::new(),
-        credentials_redacted: Vec::new(),
         ending: "complete".to_owned(),
-        tls: None,
-        grants: Vec::new(),
-        who: None,
-        chain: String::new(),
+        ..AuditRecord::of("", Verdict::Allowed)
     })
 }

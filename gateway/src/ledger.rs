@@ -93,38 +93,17 @@ impl Recorder {
         kind: &'static str,
     ) -> Ledger {
         let record = AuditRecord {
-            sequence: 0,
-            id: uuid::Uuid::now_v7().to_string(),
-            at: jiff::Timestamp::now(),
             session: session.map(|session| session.id().to_owned()).unwrap_or_default(),
             user: session
                 .map(|session| session.who().user.clone())
                 .unwrap_or_default(),
-            kind: kind.to_owned(),
             host: destination
                 .map(|destination| destination.host.to_string())
                 .unwrap_or_default(),
             port: destination
                 .map(|destination| destination.port)
                 .unwrap_or_default(),
-            method: None,
-            path: None,
-            verdict: Verdict::Malformed,
-            rule: String::new(),
-            reason: String::new(),
-            refusal: None,
-            policy_hash: String::new(),
-            status: None,
-            bytes_out: 0,
-            bytes_in: 0,
-            duration_ms: 0,
-            credentials_used: Vec::new(),
-            credentials_redacted: Vec::new(),
-            ending: String::new(),
-            tls: None,
-            grants: Vec::new(),
-            who: None,
-            chain: String::new(),
+            ..AuditRecord::of(kind, Verdict::Malformed)
         };
         Ledger {
             recorder: self.clone(),

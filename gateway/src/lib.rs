@@ -27,13 +27,12 @@ pub mod tunnel;
 pub mod upstream;
 
 use audit::Sink;
+use downstream::Ways;
 use intake::Doors;
 use ledger::Recorder;
 use limits::Limits;
 use metrics::Metrics;
-use names::resolve::Resolver;
 use session::Sessions;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tls::authority::{Authority, AuthorityError};
@@ -42,7 +41,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use upstream::{Upstream, UpstreamFault};
+use upstream::{Outlet, Upstream, UpstreamFault};
 
 /// How often ended sessions and idle upstream connections are looked for.
 const SWEEP: Duration = Duration::from_secs(2);
@@ -56,14 +55,10 @@ pub struct Assembly {
     pub sink: Sink,
     /// Who signs leaves.
     pub authority: Arc<Authority>,
-    /// The gateway's own look-ups.
-    pub resolver: Resolver,
-    /// Authorities trusted upstream besides the system's, PEM.
-    pub upstream_roots_pem: Vec<u8>,
-    /// The explicit proxy's socket.
-    pub proxy: TcpListener,
-    /// Other addresses on which this gateway listens; never dialled.
-    pub own: Vec<SocketAddr>,
+    /// The way out.
+    pub upstream: Outlet,
+    /// The ways in.
+    pub ways: Ways,
     /// Limits.
     pub limits: Limits,
 }
@@ -91,6 +86,7 @@ pub struct Shared {
     pub(crate) leaves: Leaves,
     pub(crate) upstream: Upstream,
     pub(crate) doors: Doors,
+    pub(crate) metrics: Metrics,
     pub(crate) proxy_places: Arc<Semaphore>,
     pub(crate) draining: CancellationToken,
     pub(crate) tasks: TaskTracker,
@@ -100,7 +96,6 @@ pub struct Shared {
 #[derive(Debug, Clone)]
 pub struct Gateway {
     shared: Arc<Shared>,
-    metrics: Metrics,
     proxy: Arc<TcpListener>,
 }
 
@@ -110,18 +105,13 @@ impl Gateway {
         let limits = Arc::new(assembly.limits);
         let metrics = Metrics::default();
         let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let mut own = assembly.own;
-        own.push(assembly.proxy.local_addr()?);
+        let own = assembly.ways.addresses()?;
         let shared = Shared {
             sessions: assembly.sessions,
             recorder: Recorder::new(assembly.sink, tasks.clone(), metrics.clone()),
             leaves: Leaves::new(assembly.authority)?,
-            upstream: Upstream::new(
-                assembly.resolver,
-                &assembly.upstream_roots_pem,
-                own,
-                limits.clone(),
-            )?,
+            upstream: Upstream::new(assembly.upstream, own, limits.clone())?,
+            metrics,
             proxy_places: Arc::new(Semaphore::new(limits.proxy_connections)),
             doors: Doors::new(limits.clone(), draining.clone()),
             limits,
@@ -130,8 +120,7 @@ impl Gateway {
         };
         Ok(Self {
             shared: Arc::new(shared),
-            metrics,
-            proxy: Arc::new(assembly.proxy),
+            proxy: Arc::new(assembly.ways.proxy),
         })
     }
 
@@ -142,7 +131,7 @@ impl Gateway {
 
     /// What it counts.
     pub fn metrics(&self) -> &Metrics {
-        &self.metrics
+        &self.shared.metrics
     }
 
     /// Serves the explicit proxy until `drain` is called.

@@ -1,6 +1,7 @@
 //! A gateway's life: the state folder taken, every part opened, served until told to stop, everything written down.
 use crate::audit::{AuditError, Sink};
 use crate::control::{self, Control, SocketError, handover};
+use crate::downstream::Ways;
 use crate::limits::Limits;
 use crate::names::resolve::{Resolver, ResolverError};
 use crate::secret::source::Variables;
@@ -10,6 +11,7 @@ use crate::session::Sessions;
 use crate::session::keep::StateError;
 use crate::standing::{self, Standing, StandingError};
 use crate::tls::authority::{Authority, AuthorityError};
+use crate::upstream::Outlet;
 use crate::{Assembly, AssemblyError, Gateway};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
@@ -284,10 +286,11 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
         sessions: sessions.clone(),
         sink: sink.clone(),
         authority: authority.clone(),
-        resolver: Resolver::new(&serve.dns)?,
-        upstream_roots_pem: serve.upstream_roots_pem,
-        proxy,
-        own: Vec::new(),
+        upstream: Outlet {
+            roots_pem: serve.upstream_roots_pem,
+            ..Outlet::new(Resolver::new(&serve.dns)?)
+        },
+        ways: Ways::new(proxy),
         limits: Limits::default(),
     })?;
     let metrics = gateway.metrics().clone();

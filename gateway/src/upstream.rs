@@ -39,6 +39,25 @@ pub struct Upstream {
     own: Vec<SocketAddr>,
 }
 
+/// How the gateway itself reaches the internet.
+#[derive(Debug)]
+pub struct Outlet {
+    /// Its own look-ups.
+    pub resolver: Resolver,
+    /// Authorities trusted besides the system's, PEM.
+    pub roots_pem: Vec<u8>,
+}
+
+impl Outlet {
+    /// Straight out, trusting the system's authorities.
+    pub fn new(resolver: Resolver) -> Self {
+        Self {
+            resolver,
+            roots_pem: Vec::new(),
+        }
+    }
+}
+
 /// Where one request goes, and by what right.
 #[derive(Debug, Clone, Copy)]
 pub struct Route<'a> {
@@ -73,17 +92,12 @@ pub struct Answered {
 }
 
 impl Upstream {
-    /// `roots_pem` are trusted besides the system's; `own` are this gateway's listeners, never dialled.
-    pub fn new(
-        resolver: Resolver,
-        roots_pem: &[u8],
-        own: Vec<SocketAddr>,
-        limits: Arc<Limits>,
-    ) -> Result<Self, UpstreamFault> {
+    /// `own` are this gateway's listeners, never dialled.
+    pub fn new(outlet: Outlet, own: Vec<SocketAddr>, limits: Arc<Limits>) -> Result<Self, UpstreamFault> {
         let pool = Arc::new(Pool::new(limits.pool_idle, limits.pool_per_destination));
         Ok(Self {
-            resolver,
-            trust: Trust::new(roots_pem)?,
+            resolver: outlet.resolver,
+            trust: Trust::new(&outlet.roots_pem)?,
             pool,
             limits,
             own,

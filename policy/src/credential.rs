@@ -77,4 +77,10 @@ pub enum Place {
     Form(String),
     /// A whole segment of the path.
     Path,
+    /// The private key with which ssh logs in.
+    SshKey,
+    /// The password of a log-in that is not HTTP: PostgreSQL, ssh.
+    Password,
+    /// Certificate and key with which TLS names the client.
+    ClientCertificate,
 }

@@ -67,7 +67,7 @@ struct Widen {
 struct Credential {
     from: From,
     hosts: Texts,
-    /// `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/POINTER`, `form:NAME`, `path`.
+    /// `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/POINTER`, `form:NAME`, `path`, `ssh-key`, `password`, `client-certificate`.
     #[schemars(rename = "in")]
     places: Texts,
     /// The variable in which the agent finds its placeholder.

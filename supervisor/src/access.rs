@@ -117,12 +117,10 @@ mod tests {
             at: jiff::Timestamp::UNIX_EPOCH,
             session: "r".into(),
             user: "ada".into(),
-            kind: "http".into(),
             host: "other.test".into(),
             port,
             method: method.map(Into::into),
             path: method.map(|_| "/x".into()),
-            verdict: Verdict::Denied,
             rule: "default".into(),
             reason: reason.text.clone(),
             refusal: Some(Refusal {
@@ -130,18 +128,9 @@ mod tests {
                 remedy,
                 hint: Some("read the mirror".into()),
             }),
-            policy_hash: String::new(),
             status: Some(403),
-            bytes_out: 0,
-            bytes_in: 0,
-            duration_ms: 0,
-            credentials_used: Vec::new(),
-            credentials_redacted: Vec::new(),
             ending: "complete".into(),
-            tls: None,
-            grants: Vec::new(),
-            who: None,
-            chain: String::new(),
+            ..AuditRecord::of("http", Verdict::Denied)
         }
     }
 

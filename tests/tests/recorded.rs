@@ -19,32 +19,22 @@ fn record(what: [&str; 3], verdict: Verdict, rule: &str) -> AuditRecord {
     };
     let refused = !matches!(verdict, Verdict::Allowed);
     AuditRecord {
-        sequence: 0,
         id: format!("{method}-{host}{path}"),
-        at: jiff::Timestamp::now(),
         session: "run-1".to_owned(),
         user: "ada".to_owned(),
-        kind: "http".to_owned(),
         host: host.to_owned(),
         port: 443,
         method: Some(method.to_owned()),
         path: Some(path.to_owned()),
-        verdict,
         rule: rule.to_owned(),
         reason: format!("rule `{rule}` said so"),
         refusal: refused.then_some(refusal),
         policy_hash: "ff".to_owned(),
         status: Some(200),
-        bytes_out: 0,
-        bytes_in: 0,
         duration_ms: 1,
-        credentials_used: Vec::new(),
-        credentials_redacted: Vec::new(),
         ending: "complete".to_owned(),
         tls: Some(true),
-        grants: Vec::new(),
-        who: None,
-        chain: String::new(),
+        ..AuditRecord::of("http", verdict)
     }
 }
 

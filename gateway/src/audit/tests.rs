@@ -5,32 +5,20 @@ use futures_util::StreamExt;
 
 fn record(session: &str, host: &str) -> AuditRecord {
     AuditRecord {
-        sequence: 0,
-        id: uuid::Uuid::now_v7().to_string(),
         at: jiff::Timestamp::UNIX_EPOCH,
         session: session.to_owned(),
         user: "ada".to_owned(),
-        kind: "http".to_owned(),
         host: host.to_owned(),
         port: 443,
         method: Some("GET".to_owned()),
         path: Some("/".to_owned()),
-        verdict: Verdict::Allowed,
         rule: "r".to_owned(),
         reason: "allowed".to_owned(),
-        refusal: None,
-        policy_hash: String::new(),
         status: Some(200),
-        bytes_out: 0,
         bytes_in: 1,
         duration_ms: 2,
-        credentials_used: Vec::new(),
-        credentials_redacted: Vec::new(),
         ending: "complete".to_owned(),
-        tls: None,
-        grants: Vec::new(),
-        who: None,
-        chain: String::new(),
+        ..AuditRecord::of("http", Verdict::Allowed)
     }
 }
 

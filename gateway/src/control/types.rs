@@ -237,6 +237,40 @@ pub struct AuditRecord {
     pub chain: String,
 }
 
+impl AuditRecord {
+    /// A record made now, with an id of its own, that says no more than its kind and its verdict.
+    pub fn of(kind: impl Into<String>, verdict: Verdict) -> Self {
+        Self {
+            sequence: 0,
+            id: uuid::Uuid::now_v7().to_string(),
+            at: jiff::Timestamp::now(),
+            session: String::new(),
+            user: String::new(),
+            kind: kind.into(),
+            host: String::new(),
+            port: 0,
+            method: None,
+            path: None,
+            verdict,
+            rule: String::new(),
+            reason: String::new(),
+            refusal: None,
+            policy_hash: String::new(),
+            status: None,
+            bytes_out: 0,
+            bytes_in: 0,
+            duration_ms: 0,
+            credentials_used: Vec::new(),
+            credentials_redacted: Vec::new(),
+            ending: String::new(),
+            tls: None,
+            grants: Vec::new(),
+            who: None,
+            chain: String::new(),
+        }
+    }
+}
+
 /// A search of the network log. All conditions hold together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -60,7 +60,17 @@ pub(super) fn bind(
 
 /// Places that a policy may name and this gateway does not look at: nothing is put in there.
 fn unserved(credential: &Credential) -> impl Iterator<Item = String> {
-    let unserved = |place: &&Place| matches!(place, Place::Json(_) | Place::Form(_) | Place::Path);
+    let unserved = |place: &&Place| {
+        matches!(
+            place,
+            Place::Json(_)
+                | Place::Form(_)
+                | Place::Path
+                | Place::SshKey
+                | Place::Password
+                | Place::ClientCertificate
+        )
+    };
     credential.places.iter().filter(unserved).map(|place| {
         format!(
             "credential `{}` is not put into {}: this gateway puts credentials into header fields and query parameters only",

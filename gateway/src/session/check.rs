@@ -1,6 +1,6 @@
 //! What a session may be made of, and what is recorded of a wish for access.
+use super::Session;
 use super::registry::SessionError;
-use super::{Session, new_id};
 use crate::control::types::{AccessRequest, AuditRecord, SessionSpec, Verdict};
 use sallyport_policy::{Grant, GrantRefused, Host};
 
@@ -93,31 +93,16 @@ pub(super) fn access_record(
         }
     };
     AuditRecord {
-        sequence: 0,
-        id: new_id(),
-        at: jiff::Timestamp::now(),
         session: session.id.clone(),
         user: session.who().user.clone(),
-        kind: "access".to_owned(),
         host: wanted.host.clone(),
         port: wanted.port,
         method: wanted.method.clone(),
         path: wanted.path.clone(),
-        verdict,
         rule,
         reason,
-        refusal: None,
         policy_hash: session.policy_hash(),
-        status: None,
-        bytes_out: 0,
-        bytes_in: 0,
-        duration_ms: 0,
-        credentials_used: Vec::new(),
-        credentials_redacted: Vec::new(),
         ending: "complete".to_owned(),
-        tls: None,
-        grants: Vec::new(),
-        who: None,
-        chain: String::new(),
+        ..AuditRecord::of("access", verdict)
     }
 }

@@ -1,5 +1,5 @@
 //! The record that stands before what a session does: whose it is, and under which policy.
-use super::{Session, new_id};
+use super::Session;
 use crate::audit::{AuditError, Sink};
 use crate::control::types::{AuditRecord, Verdict};
 use sallyport_policy::Who;
@@ -35,31 +35,12 @@ impl Session {
 
 fn record(session: &Session, facts: &Facts) -> AuditRecord {
     AuditRecord {
-        sequence: 0,
-        id: new_id(),
-        at: jiff::Timestamp::now(),
         session: session.id.clone(),
         user: facts.who.user.clone(),
-        kind: "session".to_owned(),
-        host: String::new(),
-        port: 0,
-        method: None,
-        path: None,
-        verdict: Verdict::Allowed,
-        rule: String::new(),
         reason: "the session is open under this policy, for whom is told here".to_owned(),
-        refusal: None,
         policy_hash: facts.policy_hash.clone(),
-        status: None,
-        bytes_out: 0,
-        bytes_in: 0,
-        duration_ms: 0,
-        credentials_used: Vec::new(),
-        credentials_redacted: Vec::new(),
         ending: "complete".to_owned(),
-        tls: None,
-        grants: Vec::new(),
         who: Some(Box::new((*facts.who).clone())),
-        chain: String::new(),
+        ..AuditRecord::of("session", Verdict::Allowed)
     }
 }

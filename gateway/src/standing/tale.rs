@@ -105,31 +105,11 @@ impl Tale {
 
 fn record(key: &PolicyKey, author: String, hash: &str, verdict: Verdict, reason: String) -> AuditRecord {
     AuditRecord {
-        sequence: 0,
-        id: uuid::Uuid::now_v7().to_string(),
-        at: jiff::Timestamp::now(),
-        session: String::new(),
         user: author,
-        kind: "policy".to_owned(),
-        host: String::new(),
-        port: 0,
-        method: None,
-        path: None,
-        verdict,
         rule: key.to_string(),
         reason,
-        refusal: None,
         policy_hash: hash.to_owned(),
-        status: None,
-        bytes_out: 0,
-        bytes_in: 0,
-        duration_ms: 0,
-        credentials_used: Vec::new(),
-        credentials_redacted: Vec::new(),
         ending: "complete".to_owned(),
-        tls: None,
-        grants: Vec::new(),
-        who: None,
-        chain: String::new(),
+        ..AuditRecord::of("policy", verdict)
     }
 }

@@ -6,12 +6,14 @@ use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sallyport_gateway::audit::Sink;
 use sallyport_gateway::control::types::{AuditRecord, SessionSpec};
+use sallyport_gateway::downstream::Ways;
 use sallyport_gateway::limits::Limits;
 use sallyport_gateway::names::resolve::Resolver;
 use sallyport_gateway::secret::source::Variables;
 use sallyport_gateway::secret::{SecretStore, Sources, Value};
 use sallyport_gateway::session::Sessions;
 use sallyport_gateway::tls::authority::Authority;
+use sallyport_gateway::upstream::Outlet;
 use sallyport_gateway::{Assembly, Gateway, install_crypto};
 use sallyport_policy::{PolicyText, Who};
 use std::net::SocketAddr;
@@ -113,10 +115,8 @@ impl Stand {
             sessions: sessions.clone(),
             sink: sink.clone(),
             authority,
-            resolver,
-            upstream_roots_pem: Vec::new(),
-            proxy,
-            own: Vec::new(),
+            upstream: Outlet::new(resolver),
+            ways: Ways::new(proxy),
             limits,
         })
         .unwrap();

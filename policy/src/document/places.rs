@@ -19,7 +19,7 @@ const RESERVED_HEADERS: &[&str] = &[
     "keep-alive",
 ];
 
-/// `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/pointer`, `form:NAME`, `path`.
+/// `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/pointer`, `form:NAME`, `path`, `ssh-key`, `password`, `client-certificate`.
 pub(super) fn read_place(word: &At<String>, reader: &mut Reader<'_>) -> Option<Place> {
     let (kind, name) = match word.value.split_once(':') {
         Some((kind, name)) => (kind, Some(name)),
@@ -33,12 +33,18 @@ pub(super) fn read_place(word: &At<String>, reader: &mut Reader<'_>) -> Option<P
         ("form", Some(name)) if !name.is_empty() => Some(Place::Form(name.to_owned())),
         ("json", Some(pointer)) => json_place(pointer, &word.at, reader),
         ("path", None) => Some(Place::Path),
+        ("ssh-key", None) => Some(Place::SshKey),
+        ("password", None) => Some(Place::Password),
+        ("client-certificate", None) => Some(Place::ClientCertificate),
         _ => {
             let message = format!("`{}` is not a place in a request", shown(&word.value));
             reader.push(
                 word.at
                     .error(message)
-                    .hint("it is one of `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/POINTER`, `form:NAME`, `path`"),
+                    .hint(
+                        "it is one of `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/POINTER`, `form:NAME`, `path`, `ssh-key`, \
+                         `password`, `client-certificate`",
+                    ),
             );
             None
         }
