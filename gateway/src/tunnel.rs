@@ -3,8 +3,8 @@ use crate::Shared;
 use crate::control::types::Verdict;
 use crate::farewell;
 use crate::intake::Intake;
+use crate::lasting::{Hold, over};
 use crate::ledger::{Ledger, Traffic};
-use crate::session::Session;
 use crate::session::quota::Pass;
 use sallyport_policy::Permit;
 use std::io;
@@ -12,12 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-
-/// How often an open stream's grant is looked at.
-const GRANT_CHECK: Duration = Duration::from_secs(1);
 
 /// Carries bytes both ways until one side ends, the session ends, the gateway drains, a bound is met, or nothing moves for long.
 pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledger: Ledger) {
@@ -54,47 +50,22 @@ pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledge
         traffic: traffic.clone(),
         pass,
     };
+    let hold = Hold {
+        door: &intake.door,
+        session: &intake.session,
+        permit,
+        traffic: &traffic,
+    };
     let ending = tokio::select! {
         copied = tokio::io::copy_bidirectional(&mut intake.stream, &mut upstream) => match copied {
             Ok(_) => "complete".to_owned(),
             Err(error) => format!("incomplete: {error}"),
         },
-        () = intake.door.ended() => "the session ended".to_owned(),
-        () = shared.draining.cancelled() => "the gateway stopped".to_owned(),
-        () = grant_ends(&intake.session, permit) => "the grant ended".to_owned(),
-        () = stands_still(&traffic, shared.limits.tunnel_idle) => "idle".to_owned(),
+        over = over(shared, hold, shared.limits.tunnel_idle) => over.ending().to_owned(),
     };
     // Its place is free before anybody can read that it has ended.
     drop(upstream);
     ledger.close(&ending).await;
-}
-
-/// Ends when one of the grants that the stream rests on has ended or was taken back; never where it rests on rules alone.
-async fn grant_ends(session: &Session, permit: &Permit) {
-    if permit.grants().is_empty() {
-        return std::future::pending().await;
-    }
-    while permit
-        .grants()
-        .iter()
-        .all(|grant| session.grant_expiry(grant).is_some())
-    {
-        tokio::time::sleep(GRANT_CHECK).await;
-    }
-}
-
-/// Ends when no byte moved for a whole `limit`.
-async fn stands_still(traffic: &Traffic, limit: Duration) {
-    let total = || traffic.bytes_in.load(Ordering::Relaxed) + traffic.bytes_out.load(Ordering::Relaxed);
-    let mut before = total();
-    loop {
-        tokio::time::sleep(limit).await;
-        let now = total();
-        if now == before {
-            return;
-        }
-        before = now;
-    }
 }
 
 /// The upstream's side of a stream, counted, and cut where a rule's bound is met.
