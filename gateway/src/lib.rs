@@ -8,6 +8,7 @@ pub mod connection;
 pub mod control;
 pub mod downstream;
 pub mod farewell;
+pub mod git;
 pub mod http;
 pub mod intake;
 pub mod lasting;

@@ -40,6 +40,16 @@ pub struct Limits {
     pub connections: usize,
     /// Connections to the explicit proxy, whoever makes them (4096). Beyond it: closed at once.
     pub proxy_connections: usize,
+    /// Refs that one push may change where a rule looks at them (4096). Beyond it: refused, nothing is sent on.
+    pub push_refs: usize,
+    /// Bytes of a push read before it is decided, held in memory meanwhile (4 MiB). Commands beyond it: refused; a pack
+    /// beyond it shows no more, so that what it has not shown counts as forced.
+    pub push_bytes: usize,
+    /// How long and
+    pub linger: Duration,
+    /// up to how many bytes a request's body is still read after its answer, so that the client gets to read it (10 s,
+    /// 64 MiB). Beyond it: the connection ends, an HTTP/2 stream is reset.
+    pub linger_bytes: u64,
     /// Names for which one session holds synthetic addresses (32768). Beyond it: SERVFAIL.
     pub names: usize,
     /// Bytes neither way on a tunnel (1 h). Beyond it: closed.
@@ -69,6 +79,10 @@ impl Default for Limits {
             streams: 128,
             connections: 1024,
             proxy_connections: 4096,
+            push_refs: 4096,
+            push_bytes: 4 << 20,
+            linger: Duration::from_secs(10),
+            linger_bytes: 64 << 20,
             names: 32_768,
             tunnel_idle: Duration::from_secs(3600),
             drain: Duration::from_secs(10),
