@@ -2,6 +2,7 @@
 use crate::audit::records::Range;
 use crate::secret::source::Variables;
 use crate::start::Serve;
+use crate::upstream::{Direct, ParentSpec};
 use clap::Parser;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -56,6 +57,19 @@ struct RawServe {
     /// PEM file of authorities trusted upstream besides the system's; may be given several times
     #[arg(long, value_name = "FILE")]
     upstream_ca: Vec<PathBuf>,
+    /// Proxy that the way out leads through, as http://[USER@]HOST:PORT, or https:// where TLS is spoken to it
+    #[arg(long, value_name = "URL", value_parser = ParentSpec::read)]
+    upstream_proxy: Option<ParentSpec>,
+    /// Name of that proxy's password in the local store
+    #[arg(long, value_name = "NAME", requires = "upstream_proxy")]
+    upstream_proxy_secret: Option<String>,
+    /// Send names to that proxy, which looks them up; without it the gateway looks up, judges, and asks the proxy for an
+    /// address. What private addresses such names lead to is then that proxy's to refuse
+    #[arg(long, requires = "upstream_proxy")]
+    upstream_proxy_resolves: bool,
+    /// Name, `*.NAME`, address or range that is dialled straight; may be given several times
+    #[arg(long, value_name = "HOST", requires = "upstream_proxy", value_parser = Direct::read)]
+    no_upstream_proxy: Vec<Direct>,
     /// Name server to ask instead of the system's, as ADDRESS or ADDRESS:PORT; may be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = name_server)]
     dns: Vec<SocketAddr>,
@@ -105,6 +119,9 @@ pub enum ConfigError {
     /// Nobody said where the state is.
     #[error("no state folder: give one with `--state DIR`")]
     NoState,
+    /// Half of a log-in.
+    #[error("{0}")]
+    ProxyLogin(&'static str),
     /// A file that was named cannot be read.
     #[error("`{}` cannot be read: {error}", .path.display())]
     File {
@@ -152,7 +169,18 @@ impl Arguments {
                     upstream_roots_pem.extend(pem);
                     upstream_roots_pem.push(b'\n');
                 }
+                let parent = raw
+                    .upstream_proxy
+                    .map(|spec| ParentSpec {
+                        secret: raw.upstream_proxy_secret,
+                        resolves: raw.upstream_proxy_resolves,
+                        direct: raw.no_upstream_proxy,
+                        ..spec
+                    })
+                    .map(whole_login)
+                    .transpose()?;
                 Command::Serve(Serve {
+                    parent,
                     control: raw.control.unwrap_or_else(|| state.join("gateway.sock")),
                     handover: raw.handover.unwrap_or_else(|| state.join("handover.sock")),
                     proxy: raw.proxy,
@@ -177,6 +205,18 @@ impl Arguments {
             log: self.log,
             command,
         })
+    }
+}
+
+fn whole_login(spec: ParentSpec) -> Result<ParentSpec, ConfigError> {
+    match (&spec.user, &spec.secret) {
+        (Some(_), None) => Err(ConfigError::ProxyLogin(
+            "`--upstream-proxy` names a user, whose password is missing: name it with `--upstream-proxy-secret NAME`",
+        )),
+        (None, Some(_)) => Err(ConfigError::ProxyLogin(
+            "`--upstream-proxy-secret` is given, and no user: write `--upstream-proxy http://USER@HOST:PORT`",
+        )),
+        _ => Ok(spec),
     }
 }
 

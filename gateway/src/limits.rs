@@ -16,6 +16,10 @@ pub struct Limits {
     pub upstream_connect: Duration,
     /// For the TLS handshake with the upstream (10 s). Beyond it: 504 `connection_timeout`.
     pub upstream_handshake: Duration,
+    /// From CONNECT to the parent proxy's answer: it dials meanwhile (30 s). Beyond it: 504 `proxy_internal_error`.
+    pub parent_answer: Duration,
+    /// Bytes of the parent proxy's answer to CONNECT (16 KiB). Beyond it: 502 `proxy_internal_error`.
+    pub parent_head_bytes: usize,
     /// From the request's last byte to the answer's head (300 s: models think). Beyond it: 504 `http_response_timeout`.
     pub upstream_first_byte: Duration,
     /// Between two pieces of an answer's body (300 s). Beyond it: the answer ends torn, `upstream idle`.
@@ -67,6 +71,8 @@ impl Default for Limits {
             idle: Duration::from_secs(120),
             upstream_connect: Duration::from_secs(10),
             upstream_handshake: Duration::from_secs(10),
+            parent_answer: Duration::from_secs(30),
+            parent_head_bytes: 16 * 1024,
             upstream_first_byte: Duration::from_secs(300),
             body_idle: Duration::from_secs(300),
             request_body_idle: Duration::from_secs(60),

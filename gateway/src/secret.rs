@@ -15,6 +15,7 @@ pub(crate) mod forms;
 pub mod guard;
 pub mod placeholder;
 pub mod places;
+pub mod proxy_login;
 pub mod redact;
 pub(crate) mod scanner;
 mod sealed;

@@ -11,7 +11,7 @@ use crate::session::Sessions;
 use crate::session::keep::StateError;
 use crate::standing::{self, Standing, StandingError};
 use crate::tls::authority::{Authority, AuthorityError};
-use crate::upstream::Outlet;
+use crate::upstream::{Outlet, Parent, ParentSpec};
 use crate::{Assembly, AssemblyError, Gateway};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
@@ -41,6 +41,8 @@ pub struct Serve {
     pub proxy: SocketAddr,
     /// PEM of authorities trusted upstream besides the system's.
     pub upstream_roots_pem: Vec<u8>,
+    /// The proxy that the way out leads through.
+    pub parent: Option<ParentSpec>,
     /// Name servers; none means the system's.
     pub dns: Vec<SocketAddr>,
     /// Variables that bindings may name.
@@ -288,6 +290,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
         authority: authority.clone(),
         upstream: Outlet {
             roots_pem: serve.upstream_roots_pem,
+            parent: serve.parent.map(|spec| Parent::new(spec, &store)),
             ..Outlet::new(Resolver::new(&serve.dns)?)
         },
         ways: Ways::new(proxy),

@@ -6,6 +6,7 @@ use crate::intake::Intake;
 use crate::lasting::{Hold, over};
 use crate::ledger::{Ledger, Traffic};
 use crate::session::quota::Pass;
+use crate::upstream::Line;
 use sallyport_policy::Permit;
 use std::io;
 use std::pin::Pin;
@@ -13,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 /// Carries bytes both ways until one side ends, the session ends, the gateway drains, a bound is met, or nothing moves for long.
 pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledger: Ledger) {
@@ -70,7 +70,7 @@ pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledge
 
 /// The upstream's side of a stream, counted, and cut where a rule's bound is met.
 struct Counted {
-    stream: TcpStream,
+    stream: Line,
     traffic: Arc<Traffic>,
     pass: Pass,
 }

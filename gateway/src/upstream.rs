@@ -1,11 +1,17 @@
 //! The way out: names to judged addresses, connections, and requests over them. Nothing is dialled without a `Permit`.
 mod address;
+mod dial;
 mod fault;
+mod line;
+mod parent;
 mod pool;
 mod speak;
 mod trust;
 
+pub use dial::Dialled;
 pub use fault::UpstreamFault;
+pub use line::Line;
+pub use parent::{Direct, Parent, ParentSpec};
 
 use crate::ledger::Traffic;
 use crate::limits::Limits;
@@ -13,6 +19,7 @@ use crate::names::resolve::Resolver;
 use crate::payload::{Body, empty_body};
 use crate::session::Session;
 use address::address_request;
+use dial::Dialler;
 use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Body as _;
@@ -20,23 +27,18 @@ use hyper::body::Incoming;
 use pool::{Connection, Key, Pool};
 use sallyport_policy::{Host, Permit};
 use speak::{Unsent, first_byte, http1, http2};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use trust::Trust;
-
-/// Addresses tried for one connection, at most.
-const ADDRESSES: usize = 8;
 
 /// Dials and keeps connections.
 #[derive(Debug)]
 pub struct Upstream {
-    resolver: Resolver,
+    dialler: Dialler,
     trust: Trust,
     pool: Arc<Pool>,
     limits: Arc<Limits>,
-    own: Vec<SocketAddr>,
 }
 
 /// How the gateway itself reaches the internet.
@@ -46,6 +48,8 @@ pub struct Outlet {
     pub resolver: Resolver,
     /// Authorities trusted besides the system's, PEM.
     pub roots_pem: Vec<u8>,
+    /// The proxy that it must go through.
+    pub parent: Option<Parent>,
 }
 
 impl Outlet {
@@ -54,6 +58,7 @@ impl Outlet {
         Self {
             resolver,
             roots_pem: Vec::new(),
+            parent: None,
         }
     }
 }
@@ -71,17 +76,6 @@ pub struct Route<'a> {
     pub traffic: &'a Traffic,
 }
 
-/// A connection to a judged address.
-#[derive(Debug)]
-pub struct Dialled {
-    /// The socket.
-    pub stream: TcpStream,
-    /// Where it leads.
-    pub address: SocketAddr,
-    /// Addresses that were passed over, and why.
-    pub notes: Vec<String>,
-}
-
 /// An answer, and what happened on the way to it.
 #[derive(Debug)]
 pub struct Answered {
@@ -95,12 +89,12 @@ impl Upstream {
     /// `own` are this gateway's listeners, never dialled.
     pub fn new(outlet: Outlet, own: Vec<SocketAddr>, limits: Arc<Limits>) -> Result<Self, UpstreamFault> {
         let pool = Arc::new(Pool::new(limits.pool_idle, limits.pool_per_destination));
+        let trust = Trust::new(&outlet.roots_pem)?;
         Ok(Self {
-            resolver: outlet.resolver,
-            trust: Trust::new(&outlet.roots_pem)?,
+            dialler: Dialler::new((outlet.resolver, outlet.parent), &trust, own, limits.clone())?,
+            trust,
             pool,
             limits,
-            own,
         })
     }
 
@@ -111,38 +105,7 @@ impl Upstream {
 
     /// Connects to the destination of the permit. The judged address is the dialled one; there is one look-up.
     pub async fn dial(&self, session: &Session, permit: &Permit) -> Result<Dialled, UpstreamFault> {
-        let destination = permit.destination();
-        let addresses = self
-            .resolver
-            .addresses(session, &destination.host)
-            .await
-            .map_err(|error| UpstreamFault::Name(error.0))?;
-        let mut notes = Vec::new();
-        let mut refused = None;
-        let mut last = None;
-        for address in addresses.into_iter().take(ADDRESSES) {
-            let address = SocketAddr::new(address, destination.port);
-            if let Err(why) = self.admit(permit, address) {
-                notes.push(format!("address {} was passed over: {why}", address.ip()));
-                refused.get_or_insert(why);
-                continue;
-            }
-            match self.connect(address).await {
-                Ok(stream) => {
-                    return Ok(Dialled {
-                        stream,
-                        address,
-                        notes,
-                    });
-                }
-                Err(fault) => last = Some(fault),
-            }
-        }
-        match (last, refused) {
-            (Some(fault), _) => Err(fault),
-            (None, Some(why)) => Err(UpstreamFault::Address(why)),
-            (None, None) => Err(UpstreamFault::Name("it has no address".to_owned())),
-        }
+        self.dialler.dial(session, permit).await
     }
 
     /// Sends one request and waits for its answer's head. Repeats only what certainly did not act upstream.
@@ -183,33 +146,18 @@ impl Upstream {
     }
 
     /// Judged anew: a kept connection may rest on a rule of yesterday.
-    fn still_admitted(&self, route: Route<'_>, address: SocketAddr) -> bool {
+    fn still_admitted(&self, route: Route<'_>, address: Option<SocketAddr>) -> bool {
         let fixed = match &route.permit.destination().host {
             Host::Name(name) => route.session.hosts().get(&**name).copied(),
             Host::Address(_) => None,
         };
-        self.admit(route.permit, address).is_ok() && fixed.is_none_or(|fixed| fixed == address.ip())
-    }
-
-    fn admit(&self, permit: &Permit, address: SocketAddr) -> Result<(), String> {
-        if crate::names::synthetic::is_synthetic(address.ip()) {
-            return Err("it is one of the gateway's own synthetic addresses".to_owned());
+        match address {
+            Some(address) => {
+                self.dialler.admit(route.permit, address).is_ok()
+                    && fixed.is_none_or(|fixed| fixed == address.ip())
+            }
+            None => fixed.is_none(),
         }
-        if self.own.iter().any(|own| is_same_listener(*own, address)) {
-            return Err("it is the gateway's own listener: that would be a loop".to_owned());
-        }
-        permit.admits_address(address.ip())
-    }
-
-    async fn connect(&self, address: SocketAddr) -> Result<TcpStream, UpstreamFault> {
-        let stream = timeout(self.limits.upstream_connect, TcpStream::connect(address))
-            .await
-            .map_err(|_| UpstreamFault::ConnectTimeout(address, self.limits.upstream_connect))?
-            .map_err(|error| UpstreamFault::connect(address, &error))?;
-        stream
-            .set_nodelay(true)
-            .map_err(|error| UpstreamFault::connect(address, &error))?;
-        Ok(stream)
     }
 
     async fn open(
@@ -231,7 +179,10 @@ impl Upstream {
             connector.connect(name, dialled.stream),
         )
         .await
-        .map_err(|_| UpstreamFault::HandshakeTimeout(address, self.limits.upstream_handshake))?
+        .map_err(|_| {
+            let place = address.map_or_else(|| route.permit.destination().to_string(), |it| it.to_string());
+            UpstreamFault::HandshakeTimeout(place, self.limits.upstream_handshake)
+        })?
         .map_err(|error| UpstreamFault::tls(&error))?;
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             return http1(stream, address).await;
@@ -287,13 +238,4 @@ impl Upstream {
 /// Safe methods without a body may be sent again when a kept connection turned out dead (RFC 9110 section 9.2.2).
 fn repeatable(method: &Method, body: &Body) -> bool {
     method.is_safe() && body.is_end_stream()
-}
-
-/// Whether dialling `target` reaches the listener `own`.
-fn is_same_listener(own: SocketAddr, target: SocketAddr) -> bool {
-    let to_itself = |address: IpAddr| address.is_loopback() || address.is_unspecified();
-    own.port() == target.port()
-        && (own.ip() == target.ip()
-            || (own.ip().is_unspecified() && to_itself(target.ip()))
-            || (own.ip().is_loopback() && target.ip().is_unspecified()))
 }

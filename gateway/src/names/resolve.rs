@@ -54,6 +54,15 @@ impl Resolver {
         if let Some(address) = session.hosts().get(&**name) {
             return Ok(vec![*address]);
         }
+        self.lookup(host).await
+    }
+
+    /// All addresses of a host, whatever a session fixes. One look-up.
+    pub async fn lookup(&self, host: &Host) -> Result<Vec<IpAddr>, LookupError> {
+        let name = match host {
+            Host::Address(address) => return Ok(vec![*address]),
+            Host::Name(name) => name,
+        };
         // RFC 6761 section 6.3: never asked of a server.
         if &**name == "localhost" || name.ends_with(".localhost") {
             return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);

@@ -25,7 +25,7 @@ pub enum UpstreamFault {
     Unreachable(SocketAddr, String),
     /// The TLS handshake did not end.
     #[error("{0} did not finish the TLS handshake within {1:?}")]
-    HandshakeTimeout(SocketAddr, Duration),
+    HandshakeTimeout(String, Duration),
     /// The certificate is not acceptable.
     #[error("the upstream's certificate is not acceptable: {0}")]
     Certificate(String),
@@ -50,6 +50,26 @@ pub enum UpstreamFault {
     /// Our own: the request cannot be put into the upstream's form.
     #[error("the request cannot be sent on: {0}")]
     Request(String),
+    /// The parent proxy cannot be reached or used.
+    #[error("the proxy `{0}` on the gateway's way out cannot be used: {1}")]
+    Parent(String, String),
+    /// The parent proxy is silent.
+    #[error("the proxy `{0}` on the gateway's way out did not answer within {1:?}")]
+    ParentTimeout(String, Duration),
+    /// The operator's: the log-in at the parent proxy is missing or wrong.
+    #[error(
+        "the proxy `{0}` on the gateway's way out lets nothing pass: {1}; the operator names the user in `--upstream-proxy` and the \
+         password in `--upstream-proxy-secret`"
+    )]
+    ParentLogin(String, String),
+    /// The parent proxy said no.
+    #[error(
+        "the proxy `{0}` on the gateway's way out opened no connection: it answered {1} {2}; who runs that proxy can say why"
+    )]
+    ParentRefused(String, u16, String),
+    /// The operator's: the parent proxy is this gateway.
+    #[error("the proxy `{0}` on the gateway's way out is this gateway itself: that would be a loop")]
+    ParentLoop(String),
     /// The operator's: authorities or TLS settings that cannot be used.
     #[error("the upstream authorities cannot be used: {0}")]
     Roots(String),
@@ -109,9 +129,10 @@ impl UpstreamFault {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Address(_) => StatusCode::FORBIDDEN,
-            Self::ConnectTimeout(..) | Self::HandshakeTimeout(..) | Self::AnswerTimeout(_) => {
-                StatusCode::GATEWAY_TIMEOUT
-            }
+            Self::ConnectTimeout(..)
+            | Self::HandshakeTimeout(..)
+            | Self::ParentTimeout(..)
+            | Self::AnswerTimeout(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::RequestBody(_) => StatusCode::BAD_REQUEST,
             Self::Request(_) | Self::Roots(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_GATEWAY,
@@ -134,7 +155,10 @@ impl UpstreamFault {
             Self::AnswerTimeout(_) => "http_response_timeout",
             Self::RequestBody(_) => "http_request_error",
             Self::Request(_) => "proxy_internal_error",
-            Self::Roots(_) => "proxy_configuration_error",
+            Self::Roots(_) | Self::ParentLogin(..) => "proxy_configuration_error",
+            Self::Parent(..) | Self::ParentTimeout(..) => "proxy_internal_error",
+            Self::ParentRefused(..) => "proxy_internal_response",
+            Self::ParentLoop(_) => "proxy_loop_detected",
         }
     }
 }

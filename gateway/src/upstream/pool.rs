@@ -22,18 +22,18 @@ pub(super) struct Key {
 pub(super) enum Connection {
     Http1 {
         sender: http1::SendRequest<Body>,
-        address: SocketAddr,
+        address: Option<SocketAddr>,
     },
     Http2 {
         sender: http2::SendRequest<Body>,
-        address: SocketAddr,
+        address: Option<SocketAddr>,
     },
 }
 
 #[derive(Debug)]
 struct Kept<S> {
     sender: S,
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     since: Instant,
 }
 
@@ -60,7 +60,11 @@ impl Pool {
     }
 
     /// A live connection whose address is still admitted, the most recently used first.
-    pub(super) fn take(&self, key: &Key, admitted: impl Fn(SocketAddr) -> bool) -> Option<Connection> {
+    pub(super) fn take(
+        &self,
+        key: &Key,
+        admitted: impl Fn(Option<SocketAddr>) -> bool,
+    ) -> Option<Connection> {
         let mut places = self.lock();
         let place = places.get_mut(key)?;
         if let Some(kept) = place.shared.as_mut() {

@@ -57,7 +57,7 @@ where
 /// Speaks HTTP/1.1 on a fresh connection.
 pub(super) async fn http1(
     stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
-    address: SocketAddr,
+    address: Option<SocketAddr>,
 ) -> Result<Connection, UpstreamFault> {
     let (sender, connection) = hyper::client::conn::http1::Builder::new()
         .handshake(TokioIo::new(stream))
@@ -74,7 +74,7 @@ pub(super) async fn http1(
 /// Speaks HTTP/2 on a fresh connection.
 pub(super) async fn http2(
     stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
-    address: SocketAddr,
+    address: Option<SocketAddr>,
 ) -> Result<Connection, UpstreamFault> {
     let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())

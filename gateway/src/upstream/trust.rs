@@ -63,6 +63,13 @@ impl Trust {
             .map_err(|error: Arc<UpstreamFault>| UpstreamFault::clone(&error))
     }
 
+    /// The connector to the parent proxy itself: the gateway's own authorities, no offers of ALPN.
+    pub(super) fn to_parent(&self) -> Result<TlsConnector, UpstreamFault> {
+        let mut config = self.make("")?;
+        config.alpn_protocols.clear();
+        Ok(TlsConnector::from(Arc::new(config)))
+    }
+
     fn make(&self, roots_pem: &str) -> Result<ClientConfig, UpstreamFault> {
         let mut roots = self.base.clone();
         add(&mut roots, roots_pem.as_bytes())?;

@@ -22,6 +22,8 @@ mod observed;
 #[cfg(test)]
 mod origin;
 #[cfg(test)]
+mod parent;
+#[cfg(test)]
 mod paths;
 #[cfg(test)]
 mod proxy;

@@ -94,6 +94,16 @@ impl Stand {
     }
 
     pub(crate) async fn with_resolver(roots: &Roots, port: u16, limits: Limits, resolver: Resolver) -> Self {
+        Self::with_outlet(roots, port, limits, |_| Outlet::new(resolver)).await
+    }
+
+    /// A gateway with another way out, which may name secrets of the store.
+    pub(crate) async fn with_outlet(
+        roots: &Roots,
+        port: u16,
+        limits: Limits,
+        outlet: impl FnOnce(&Arc<SecretStore>) -> Outlet,
+    ) -> Self {
         install_crypto();
         let folder = tempfile::tempdir().unwrap();
         let sink = Sink::open(folder.path()).unwrap();
@@ -101,6 +111,7 @@ impl Stand {
         store
             .set("token", Value::new(SECRET.as_bytes().to_vec()))
             .unwrap();
+        let outlet = outlet(&store);
         let variables = std::iter::empty();
         let sources = Sources::new(
             store,
@@ -115,7 +126,7 @@ impl Stand {
             sessions: sessions.clone(),
             sink: sink.clone(),
             authority,
-            upstream: Outlet::new(resolver),
+            upstream: outlet,
             ways: Ways::new(proxy),
             limits,
         })
@@ -152,7 +163,6 @@ impl Stand {
 
     /// Opens a session, or replaces its policy.
     pub(crate) fn put_for(&self, run: &str, policy: &str) {
-        let text = policy.replace("PORT", &self.port.to_string());
         let names = [
             "allowed.test",
             "other.test",
@@ -163,6 +173,13 @@ impl Stand {
             "opaque.test",
             "denied.test",
         ];
+        let hosts = names.map(|name| (name, "127.0.0.1"));
+        self.put_hosts(run, policy, &hosts);
+    }
+
+    /// Opens a session whose names have these addresses, or replaces its policy.
+    pub(crate) fn put_hosts(&self, run: &str, policy: &str, hosts: &[(&str, &str)]) {
+        let text = policy.replace("PORT", &self.port.to_string());
         let spec = SessionSpec {
             who: Who {
                 run: run.into(),
@@ -173,9 +190,9 @@ impl Stand {
                 name: "policy.yaml".into(),
                 text,
             }],
-            hosts: names
+            hosts: hosts
                 .iter()
-                .map(|name| ((*name).to_owned(), "127.0.0.1".parse().unwrap()))
+                .map(|(name, address)| ((*name).to_owned(), address.parse().unwrap()))
                 .collect(),
             upstream_roots_pem: self.roots_pem.clone(),
         };
