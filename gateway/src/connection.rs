@@ -43,14 +43,18 @@ pub async fn serve(shared: Arc<Shared>, intake: Intake) {
     let mut intake = intake;
     match look(&mut intake.stream, shared.limits.first_bytes).await {
         Look::Found(Protocol::Tls(hello)) => {
-            let limit = shared.limits.handshake;
             let Intake {
                 session,
                 door,
                 destination,
                 stream,
             } = intake;
-            match tls::accept(&shared.leaves, stream, &hello, &destination, limit).await {
+            let terms = tls::Terms {
+                destination: &destination,
+                http1_only: shared.upstream.speaks_http1_only(&session, &destination),
+                limit: shared.limits.handshake,
+            };
+            match tls::accept(&shared.leaves, stream, &hello, terms).await {
                 Ok(stream) => {
                     inside_tls(
                         shared,
@@ -91,8 +95,9 @@ async fn pass_tls(shared: &Shared, mut intake: Intake, permit: &Permit, decided:
     ledger.decided(decided);
     let fault = match look(&mut intake.stream, shared.limits.first_bytes).await {
         Look::Found(Protocol::Tls(hello)) => tls::check_name(&hello, &intake.destination.host)
-            .err()
-            .map(|fault| fault.to_string()),
+            .map_err(|fault| fault.to_string())
+            .and_then(|()| tls::check_open(&hello).map_err(str::to_owned))
+            .err(),
         _ => Some("the rule lets TLS through, and something else came".to_owned()),
     };
     if let Some(fault) = fault {

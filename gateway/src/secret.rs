@@ -11,6 +11,7 @@ use secrecy::{ExposeSecret, SecretSlice};
 use std::fmt;
 use std::sync::Arc;
 
+pub mod client_certificate;
 pub(crate) mod forms;
 pub mod guard;
 pub mod placeholder;
@@ -102,6 +103,7 @@ pub struct SessionSecrets {
     bindings: Vec<Binding>,
     values: Option<Arc<Scanner>>,
     placeholders: Option<Arc<Scanner>>,
+    identities: Vec<client_certificate::Loaded>,
 }
 
 impl fmt::Debug for SessionSecrets {
@@ -141,7 +143,15 @@ impl SessionSecrets {
                 owner,
             }));
         }
+        let identities = client_certificate::load(bindings.iter().map(|binding| {
+            (
+                binding.name.as_str(),
+                binding.places.as_slice(),
+                binding.value.as_deref(),
+            )
+        }));
         Ok(Self {
+            identities,
             values: Scanner::build(values)?.map(Arc::new),
             placeholders: Scanner::build(placeholders)?.map(Arc::new),
             bindings,
@@ -154,6 +164,7 @@ impl SessionSecrets {
             bindings: Vec::new(),
             values: None,
             placeholders: None,
+            identities: Vec::new(),
         }
     }
 

@@ -8,6 +8,9 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Longest method that is taken for HTTP.
 const METHOD_BYTES: usize = 32;
 
+/// Extension of Encrypted Client Hello (RFC 9849 section 5).
+const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
+
 /// What the first bytes begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Protocol {
@@ -32,6 +35,9 @@ pub struct ClientHello {
     pub server_name: Option<String>,
     /// ALPN offers in order (RFC 7301).
     pub alpn: Vec<Vec<u8>>,
+    /// Whether another name may be hidden inside (Encrypted Client Hello, RFC 9849). Browsers send the extension always, mostly
+    /// empty of meaning, and nobody in between can tell.
+    pub ech: bool,
 }
 
 /// Looks at the first bytes. Never fails: what is not understood is `Unknown`.
@@ -153,6 +159,7 @@ fn parse_hello(body: &[u8]) -> Option<ClientHello> {
         match kind {
             0 => hello.server_name = Some(server_name(data)?),
             16 => hello.alpn = alpn(data)?,
+            ENCRYPTED_CLIENT_HELLO => hello.ech = true,
             _ => {}
         }
     }

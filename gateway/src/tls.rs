@@ -6,9 +6,17 @@ use crate::sniff::ClientHello;
 use crate::stream::Stream;
 use leaf::{LeafError, Leaves};
 use sallyport_policy::{Destination, Host};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio_rustls::TlsAcceptor;
+
+const HTTP1: &[u8] = b"http/1.1";
+const HTTP2: &[u8] = b"h2";
+/// Alert of RFC 6066 section 3.
+const UNRECOGNIZED_NAME: u8 = 112;
+/// Alert of RFC 7301 section 3.2.
+const NO_APPLICATION_PROTOCOL: u8 = 120;
 
 /// Why no TLS connection came to be. Mostly the machine's doing.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +29,20 @@ pub enum HandshakeFault {
         /// What was dialled.
         dialled: String,
     },
+    /// The SNI names something else, and the real name may be hidden.
+    #[error(
+        "the TLS server name `{asked}` is not the dialled `{dialled}`, and Encrypted Client Hello hides the name that is meant; turn \
+         ECH off in the client, or let it ask this gateway for names, which hands out no ECH keys"
+    )]
+    Hidden {
+        /// As sent, escaped.
+        asked: String,
+        /// What was dialled.
+        dialled: String,
+    },
+    /// None of the offers can be served.
+    #[error("the client offers only `{0}` (ALPN), and this gateway speaks `h2` and `http/1.1`")]
+    NoProtocol(String),
     /// No leaf.
     #[error(transparent)]
     Leaf(#[from] LeafError),
@@ -32,19 +54,40 @@ pub enum HandshakeFault {
     Failed(String),
 }
 
-/// Accepts TLS as the dialled host. `limit` is for the whole handshake.
+/// How to accept TLS.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms<'a> {
+    /// What was dialled.
+    pub destination: &'a Destination,
+    /// The upstream is known to speak no HTTP/2: who offers both agrees to what the upstream speaks.
+    pub http1_only: bool,
+    /// For the whole handshake.
+    pub limit: Duration,
+}
+
+/// Accepts TLS as the dialled host.
 pub async fn accept(
     leaves: &Leaves,
     mut stream: Stream,
     hello: &ClientHello,
-    destination: &Destination,
-    limit: Duration,
+    Terms {
+        destination,
+        http1_only,
+        limit,
+    }: Terms<'_>,
 ) -> Result<Stream, HandshakeFault> {
     if let Err(fault) = check_name(hello, &destination.host) {
-        refuse_name(&mut stream).await;
+        refuse(&mut stream, UNRECOGNIZED_NAME).await;
         return Err(fault);
     }
-    let config = leaves.for_host(&destination.host)?;
+    if let Err(fault) = check_offers(hello) {
+        refuse(&mut stream, NO_APPLICATION_PROTOCOL).await;
+        return Err(fault);
+    }
+    let mut config = leaves.for_host(&destination.host)?;
+    if http1_only && offers(hello, HTTP1) {
+        Arc::make_mut(&mut config).alpn_protocols = vec![HTTP1.to_vec()];
+    }
     match tokio::time::timeout(limit, TlsAcceptor::from(config).accept(stream)).await {
         Ok(Ok(stream)) => Ok(Stream::new(stream)),
         Ok(Err(error)) => Err(HandshakeFault::Failed(error.to_string())),
@@ -59,19 +102,48 @@ pub fn check_name(hello: &ClientHello, dialled: &Host) -> Result<(), HandshakeFa
         return Ok(());
     };
     let bracketed = asked.starts_with('[');
-    match Host::parse(asked) {
-        Ok(host) if host == *dialled && !bracketed => Ok(()),
-        _ => Err(HandshakeFault::Name {
-            asked: asked.chars().take(255).flat_map(char::escape_default).collect(),
-            dialled: dialled.to_string(),
-        }),
+    if !bracketed && Host::parse(asked).is_ok_and(|host| host == *dialled) {
+        return Ok(());
+    }
+    let asked = asked.chars().take(255).flat_map(char::escape_default).collect();
+    let dialled = dialled.to_string();
+    Err(match hello.ech {
+        true => HandshakeFault::Hidden { asked, dialled },
+        false => HandshakeFault::Name { asked, dialled },
+    })
+}
+
+/// What passes unread must not hide a name: the one inside decides where it leads.
+pub fn check_open(hello: &ClientHello) -> Result<(), &'static str> {
+    match hello.ech {
+        true => Err(
+            "the TLS hello has the extension of Encrypted Client Hello, which may hide another name than the one that the rule lets \
+             through unread; turn ECH off in the client, or let the rule have it read (without `protocol: tls`)",
+        ),
+        false => Ok(()),
     }
 }
 
-/// The fatal alert `unrecognized_name` (RFC 6066 section 3, RFC 8446 section 6).
-async fn refuse_name(stream: &mut Stream) {
-    const ALERT: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 112];
-    if let Err(error) = stream.write_all(&ALERT).await {
+/// No offers at all mean HTTP/1.1; offers among which there is nothing to speak end the handshake (RFC 7301 section 3.2).
+fn check_offers(hello: &ClientHello) -> Result<(), HandshakeFault> {
+    if hello.alpn.is_empty() || offers(hello, HTTP1) || offers(hello, HTTP2) {
+        return Ok(());
+    }
+    let shown = hello
+        .alpn
+        .iter()
+        .take(8)
+        .map(|offer| offer.escape_ascii().to_string());
+    Err(HandshakeFault::NoProtocol(shown.collect::<Vec<_>>().join("`, `")))
+}
+
+fn offers(hello: &ClientHello, protocol: &[u8]) -> bool {
+    hello.alpn.iter().any(|offer| offer == protocol)
+}
+
+/// Ends the handshake by a fatal alert (RFC 8446 section 6).
+async fn refuse(stream: &mut Stream, alert: u8) {
+    if let Err(error) = stream.write_all(&[0x15, 3, 3, 0, 2, 2, alert]).await {
         tracing::debug!(%error, "the alert did not reach the client");
         return;
     }

@@ -1,12 +1,15 @@
 //! The way out: names to judged addresses, connections, and requests over them. Nothing is dialled without a `Permit`.
 mod address;
+mod alert;
 mod dial;
 mod fault;
 mod line;
 mod parent;
 mod pool;
 mod speak;
+mod spoken;
 mod trust;
+mod verify;
 
 pub use dial::Dialled;
 pub use fault::UpstreamFault;
@@ -17,16 +20,19 @@ use crate::ledger::Traffic;
 use crate::limits::Limits;
 use crate::names::resolve::Resolver;
 use crate::payload::{Body, empty_body};
+use crate::secret::client_certificate::Identity;
 use crate::session::Session;
 use address::address_request;
 use dial::Dialler;
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use pool::{Connection, Key, Pool};
-use sallyport_policy::{Host, Permit};
+use sallyport_policy::{Destination, Host, Permit};
 use speak::{Unsent, first_byte, http1, http2};
+use spoken::Spoken;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::time::timeout;
@@ -36,6 +42,7 @@ use trust::Trust;
 #[derive(Debug)]
 pub struct Upstream {
     dialler: Dialler,
+    spoken: Spoken,
     trust: Trust,
     pool: Arc<Pool>,
     limits: Arc<Limits>,
@@ -92,10 +99,16 @@ impl Upstream {
         let trust = Trust::new(&outlet.roots_pem)?;
         Ok(Self {
             dialler: Dialler::new((outlet.resolver, outlet.parent), &trust, own, limits.clone())?,
+            spoken: Spoken::default(),
             trust,
             pool,
             limits,
         })
+    }
+
+    /// Whether the destination agreed to no HTTP/2 when it was spoken to last for this session, some time ago at most.
+    pub fn speaks_http1_only(&self, session: &Session, destination: &Destination) -> bool {
+        self.spoken.http2(session, destination) == Some(false)
     }
 
     /// Closes pooled connections that nobody used for long.
@@ -111,7 +124,8 @@ impl Upstream {
     /// Sends one request and waits for its answer's head. Repeats only what certainly did not act upstream.
     pub async fn send(&self, route: Route<'_>, parts: Parts, body: Body) -> Result<Answered, UpstreamFault> {
         let repeat = repeatable(&parts.method, &body).then(|| parts.clone());
-        let key = self.key(route);
+        let identity = identity(route)?;
+        let key = self.key(route, identity.as_deref());
         let (mut parts, mut body, mut notes) = (parts, body, Vec::new());
         if let Some(connection) = self
             .pool
@@ -129,19 +143,20 @@ impl Upstream {
                 },
             }
         }
-        let connection = self.open(&key, route, &mut notes).await?;
+        let connection = self.open(&key, (route, identity.as_deref()), &mut notes).await?;
         let sent = self.send_on(connection, &key, route, (parts, body)).await;
         sent.map(|response| Answered { response, notes })
             .map_err(|unsent| unsent.fault)
     }
 
-    fn key(&self, route: Route<'_>) -> Key {
+    fn key(&self, route: Route<'_>, identity: Option<&Identity>) -> Key {
         Key {
             session: route.session.id().to_owned(),
             destination: route.permit.destination().clone(),
             tls: route
                 .tls
                 .then(|| self.trust.fingerprint(&route.session.upstream_roots_pem())),
+            identity: identity.map(Identity::version),
         }
     }
 
@@ -163,7 +178,7 @@ impl Upstream {
     async fn open(
         &self,
         key: &Key,
-        route: Route<'_>,
+        (route, identity): (Route<'_>, Option<&Identity>),
         notes: &mut Vec<String>,
     ) -> Result<Connection, UpstreamFault> {
         let dialled = self.dial(route.session, route.permit).await?;
@@ -172,7 +187,7 @@ impl Upstream {
         if !route.tls {
             return http1(dialled.stream, address).await;
         }
-        let connector = self.trust.connector(route.session)?;
+        let connector = self.trust.connector(route.session, identity)?;
         let name = trust::server_name(&route.permit.destination().host)?;
         let stream = timeout(
             self.limits.upstream_handshake,
@@ -184,7 +199,10 @@ impl Upstream {
             UpstreamFault::HandshakeTimeout(place, self.limits.upstream_handshake)
         })?
         .map_err(|error| UpstreamFault::tls(&error))?;
-        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+        let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        self.spoken
+            .learn(route.session, route.permit.destination(), speaks_http2);
+        if !speaks_http2 {
             return http1(stream, address).await;
         }
         let connection = http2(stream, address).await?;
@@ -200,6 +218,13 @@ impl Upstream {
         (mut parts, body): (Parts, Body),
     ) -> Result<Response<Incoming>, Unsent> {
         let http2 = matches!(connection, Connection::Http2 { .. });
+        if !http2 && is_grpc(&parts) {
+            self.pool.give_back(key.clone(), connection);
+            return Err(Unsent {
+                fault: UpstreamFault::NeedsHttp2,
+                message: None,
+            });
+        }
         address_request(&mut parts, route.permit.destination(), route.tls, http2).map_err(|error| {
             Unsent {
                 fault: UpstreamFault::Request(error.to_string()),
@@ -233,6 +258,22 @@ impl Upstream {
             Err(unsent) => Err(unsent),
         }
     }
+}
+
+/// The client certificate to show, where the permit carries one and TLS is spoken.
+fn identity(route: Route<'_>) -> Result<Option<Arc<Identity>>, UpstreamFault> {
+    if !route.tls {
+        return Ok(None);
+    }
+    let secrets = route.session.secrets();
+    secrets.identity(route.permit).map_err(UpstreamFault::Identity)
+}
+
+/// gRPC, not its form for browsers, which HTTP/1.1 carries.
+fn is_grpc(parts: &Parts) -> bool {
+    let kind = parts.headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
+    kind.and_then(|kind| kind.strip_prefix(b"application/grpc"))
+        .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
 }
 
 /// Safe methods without a body may be sent again when a kept connection turned out dead (RFC 9110 section 9.2.2).

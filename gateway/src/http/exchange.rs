@@ -135,6 +135,11 @@ fn prepare(
         .outbound(&permit, channel.tls, &mut parts)
         .map_err(Stop::Leak)?;
     ledger.used(outbound.used);
+    if channel.tls
+        && let Ok(Some(identity)) = secrets.identity(&permit)
+    {
+        ledger.used(vec![identity.credential().to_owned()]);
+    }
     for note in &outbound.notes {
         ledger.remark(note);
     }

@@ -56,6 +56,8 @@ pub fn canonical_fields(headers: &mut HeaderMap) -> Result<(), http::Error> {
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
+    // It names an alternative that was never offered here (RFC 7838 section 5).
+    headers.remove("alt-used");
     join_cookies(headers)?;
     known_codings_only(headers)
 }

@@ -51,6 +51,9 @@ pub(super) fn bind(
     bindings.extend(retired(credentials, &placeholders, before));
     warn_of_overlaps(&bindings, &mut warnings);
     let secrets = SessionSecrets::new(bindings).map_err(|error| error.to_string())?;
+    warnings.extend(secrets.identity_faults().map(|(credential, why)| {
+        format!("the client certificate of credential `{credential}` cannot be used: {why}")
+    }));
     Ok(Bound {
         secrets,
         placeholders,
@@ -63,12 +66,7 @@ fn unserved(credential: &Credential) -> impl Iterator<Item = String> {
     let unserved = |place: &&Place| {
         matches!(
             place,
-            Place::Json(_)
-                | Place::Form(_)
-                | Place::Path
-                | Place::SshKey
-                | Place::Password
-                | Place::ClientCertificate
+            Place::Json(_) | Place::Form(_) | Place::Path | Place::SshKey | Place::Password
         )
     };
     credential.places.iter().filter(unserved).map(|place| {
@@ -98,6 +96,10 @@ fn value(
     }
     if value.len() > LONGEST_VALUE {
         return Err(format!("its value is longer than {LONGEST_VALUE} bytes"));
+    }
+    // TLS shows it, the agent never sees it, and its lines stand in no header: nothing needs to stand for it.
+    if credential.places == [Place::ClientCertificate] {
+        return Ok(Arc::new(value));
     }
     if value.has_control_characters() {
         warnings.push(format!(

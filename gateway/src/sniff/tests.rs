@@ -24,6 +24,39 @@ fn a_client_hello_tells_its_name_and_offers() {
     assert_eq!(facts.alpn, vec![b"h2".to_vec(), b"http/1.1".to_vec()]);
 }
 
+/// The same hello with one more extension.
+fn with_extension(hello: &[u8], kind: u16, data: &[u8]) -> Vec<u8> {
+    let mut body = hello[9..].to_vec();
+    let mut at = 34;
+    at += 1 + usize::from(body[at]);
+    at += 2 + usize::from(u16::from_be_bytes([body[at], body[at + 1]]));
+    at += 1 + usize::from(body[at]);
+    let length = u16::from_be_bytes([body[at], body[at + 1]]) + 4 + data.len() as u16;
+    body[at..at + 2].copy_from_slice(&length.to_be_bytes());
+    body.extend(kind.to_be_bytes());
+    body.extend((data.len() as u16).to_be_bytes());
+    body.extend(data);
+    let mut message = vec![1, 0];
+    message.extend((body.len() as u16).to_be_bytes());
+    message.extend(body);
+    let mut record = vec![0x16, 3, 1];
+    record.extend((message.len() as u16).to_be_bytes());
+    record.extend(message);
+    record
+}
+
+#[test]
+fn a_hidden_hello_is_noticed() {
+    let plain = hello("allowed.test", &[b"h2"]);
+    for (kind, hidden) in [(0xfe0d, true), (0xfe0e, false)] {
+        let Protocol::Tls(facts) = sniff(&with_extension(&plain, kind, &[0; 40])) else {
+            panic!()
+        };
+        assert_eq!(facts.ech, hidden, "{kind:x}");
+        assert_eq!(facts.server_name.as_deref(), Some("allowed.test"));
+    }
+}
+
 #[test]
 fn an_address_is_not_sent_as_a_name() {
     let Protocol::Tls(facts) = sniff(&hello("127.0.0.1", &[])) else {

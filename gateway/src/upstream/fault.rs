@@ -1,4 +1,5 @@
 //! What goes wrong on the way out, with the status and the RFC 9209 error that tell it to the client.
+use super::alert;
 use http::StatusCode;
 use std::error::Error as StdError;
 use std::io;
@@ -32,6 +33,12 @@ pub enum UpstreamFault {
     /// The upstream ended the handshake.
     #[error("the upstream ended the TLS handshake: {0}")]
     Alert(String),
+    /// The operator's: the client certificate to show cannot be used.
+    #[error("{0}")]
+    Identity(String),
+    /// gRPC needs what HTTP/1.1 has not.
+    #[error("the upstream speaks HTTP/1.1 only, and gRPC needs HTTP/2 (it agreed to no `h2` by ALPN)")]
+    NeedsHttp2,
     /// The handshake failed otherwise.
     #[error("the TLS handshake with the upstream failed: {0}")]
     Tls(String),
@@ -91,7 +98,7 @@ impl UpstreamFault {
             .and_then(|inner| inner.downcast_ref::<rustls::Error>())
         {
             Some(rustls::Error::InvalidCertificate(why)) => Self::Certificate(certificate_text(why)),
-            Some(rustls::Error::AlertReceived(alert)) => Self::Alert(format!("{alert:?}")),
+            Some(rustls::Error::AlertReceived(alert)) => Self::Alert(alert::words(*alert)),
             Some(other) => Self::Tls(other.to_string()),
             None if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Self::Alert("it closed the connection".to_owned())
@@ -104,6 +111,9 @@ impl UpstreamFault {
     pub(super) fn http(error: &hyper::Error) -> Self {
         if error.is_user() || error.is_body_write_aborted() {
             return Self::RequestBody(innermost(error));
+        }
+        if let Some(words) = alert::inside(error) {
+            return Self::Alert(words);
         }
         if error.is_parse() {
             return Self::Malformed(error.to_string());
@@ -151,11 +161,11 @@ impl UpstreamFault {
             Self::Alert(_) => "tls_alert_received",
             Self::Tls(_) => "tls_protocol_error",
             Self::Terminated => "connection_terminated",
-            Self::Malformed(_) => "http_protocol_error",
+            Self::Malformed(_) | Self::NeedsHttp2 => "http_protocol_error",
             Self::AnswerTimeout(_) => "http_response_timeout",
             Self::RequestBody(_) => "http_request_error",
             Self::Request(_) => "proxy_internal_error",
-            Self::Roots(_) | Self::ParentLogin(..) => "proxy_configuration_error",
+            Self::Roots(_) | Self::Identity(_) | Self::ParentLogin(..) => "proxy_configuration_error",
             Self::Parent(..) | Self::ParentTimeout(..) => "proxy_internal_error",
             Self::ParentRefused(..) => "proxy_internal_response",
             Self::ParentLoop(_) => "proxy_loop_detected",
@@ -166,9 +176,7 @@ impl UpstreamFault {
 fn certificate_text(why: &rustls::CertificateError) -> String {
     use rustls::CertificateError as E;
     match why {
-        E::UnknownIssuer => {
-            "its issuer is not trusted (the session's or the gateway's authorities do not hold it)".to_owned()
-        }
+        E::UnknownIssuer => "its issuer is not trusted".to_owned(),
         E::Expired | E::ExpiredContext { .. } => "it has expired".to_owned(),
         E::NotValidYet | E::NotValidYetContext { .. } => "it is not valid yet".to_owned(),
         E::NotValidForName | E::NotValidForNameContext { .. } => "it is for another name".to_owned(),

@@ -15,6 +15,8 @@ pub(super) struct Key {
     pub(super) destination: Destination,
     /// Authorities it was checked with; none where it is plain.
     pub(super) tls: Option<Fingerprint>,
+    /// The client certificate that was shown.
+    pub(super) identity: Option<Fingerprint>,
 }
 
 /// One open connection.

@@ -1,5 +1,7 @@
 //! Whom the gateway believes upstream: the system's authorities, the operator's, and those of one session.
 use super::UpstreamFault;
+use super::verify::Verifier;
+use crate::secret::client_certificate::Identity;
 use crate::session::Session;
 use moka::sync::Cache;
 use rustls::pki_types::ServerName;
@@ -13,11 +15,14 @@ use tokio_rustls::TlsConnector;
 /// A hash over a session's own authorities.
 pub(super) type Fingerprint = [u8; 32];
 
-/// TLS settings towards upstreams. One configuration a session, so that no ticket is shared between two.
+/// Session, its own authorities, and the client certificate that is shown.
+type ConfigKey = (String, Fingerprint, Option<Fingerprint>);
+
+/// TLS settings towards upstreams. One configuration a session and client certificate, so that no ticket is shared between two.
 pub(super) struct Trust {
     base: RootCertStore,
     provider: Arc<rustls::crypto::CryptoProvider>,
-    configs: Cache<(String, Fingerprint), Arc<ClientConfig>>,
+    configs: Cache<ConfigKey, Arc<ClientConfig>>,
 }
 
 impl std::fmt::Debug for Trust {
@@ -53,31 +58,41 @@ impl Trust {
         Sha256::digest(roots_pem.as_bytes()).into()
     }
 
-    /// The connector of a session, offering h2 and http/1.1.
-    pub(super) fn connector(&self, session: &Session) -> Result<TlsConnector, UpstreamFault> {
+    /// The connector of a session, offering h2 and http/1.1, and showing a client certificate where one is given.
+    pub(super) fn connector(
+        &self,
+        session: &Session,
+        identity: Option<&Identity>,
+    ) -> Result<TlsConnector, UpstreamFault> {
         let roots_pem = session.upstream_roots_pem();
-        let key = (session.id().to_owned(), self.fingerprint(&roots_pem));
+        let shown = identity.map(Identity::version);
+        let key = (session.id().to_owned(), self.fingerprint(&roots_pem), shown);
         self.configs
-            .try_get_with(key, || self.make(&roots_pem).map(Arc::new))
+            .try_get_with(key, || self.make(&roots_pem, identity).map(Arc::new))
             .map(TlsConnector::from)
             .map_err(|error: Arc<UpstreamFault>| UpstreamFault::clone(&error))
     }
 
     /// The connector to the parent proxy itself: the gateway's own authorities, no offers of ALPN.
     pub(super) fn to_parent(&self) -> Result<TlsConnector, UpstreamFault> {
-        let mut config = self.make("")?;
+        let mut config = self.make("", None)?;
         config.alpn_protocols.clear();
         Ok(TlsConnector::from(Arc::new(config)))
     }
 
-    fn make(&self, roots_pem: &str) -> Result<ClientConfig, UpstreamFault> {
+    fn make(&self, roots_pem: &str, identity: Option<&Identity>) -> Result<ClientConfig, UpstreamFault> {
         let mut roots = self.base.clone();
         add(&mut roots, roots_pem.as_bytes())?;
-        let mut config = ClientConfig::builder_with_provider(self.provider.clone())
+        let verifier = Verifier::new(roots, self.provider.clone()).map_err(UpstreamFault::Roots)?;
+        let builder = ClientConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| UpstreamFault::Roots(error.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = match identity {
+            Some(identity) => builder.with_client_cert_resolver(identity.resolver()),
+            None => builder.with_no_client_auth(),
+        };
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }

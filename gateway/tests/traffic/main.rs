@@ -35,3 +35,7 @@ mod rollout;
 mod secrets;
 #[cfg(test)]
 mod stand;
+#[cfg(test)]
+mod tls_down;
+#[cfg(test)]
+mod tls_up;

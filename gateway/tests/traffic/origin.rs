@@ -46,14 +46,16 @@ impl Roots {
         self.pem.clone()
     }
 
+    /// A certificate of this authority, as PEM and with its key.
+    pub(crate) fn sign(&self, params: &CertificateParams) -> (rcgen::Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap(), key)
+    }
+
     /// A server's side of TLS for these names.
     pub(crate) fn acceptor(&self, names: &[&str], alpn: &[&str]) -> TlsAcceptor {
-        let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let leaf = CertificateParams::new(names)
-            .unwrap()
-            .signed_by(&key, &self.issuer)
-            .unwrap();
+        let (leaf, key) = self.sign(&CertificateParams::new(names).unwrap());
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let mut config = rustls::ServerConfig::builder()
             .with_no_client_auth()
@@ -125,9 +127,17 @@ impl Origin {
         F: Fn(TlsStream<TcpStream>) -> R + Send + Sync + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
+        Self::accepting(roots.acceptor(&NAMES, alpn), handle).await
+    }
+
+    /// The same, with its own side of TLS.
+    pub(crate) async fn accepting<F, R>(acceptor: TlsAcceptor, handle: F) -> Self
+    where
+        F: Fn(TlsStream<TcpStream>) -> R + Send + Sync + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let acceptor = roots.acceptor(&NAMES, alpn);
         let connections: Arc<AtomicUsize> = Arc::default();
         let counter = connections.clone();
         let task = tokio::spawn(async move {
