@@ -92,7 +92,9 @@ impl Doors {
 
     fn make(&self, session: &Session) -> Door {
         Door {
-            names: Arc::new(Table::new(session.id(), self.limits.names)),
+            names: Arc::new(
+                Table::new(session.id(), self.limits.names).telling_refused(self.limits.refused_names),
+            ),
             connections: Arc::new(Semaphore::new(self.limits.connections)),
             ended: session.closed().clone(),
             listeners: Mutex::new(self.draining.child_token()),

@@ -127,6 +127,11 @@ impl Ledger {
         self.traffic.clone()
     }
 
+    /// Names the host of a record that has no destination.
+    pub fn host(&mut self, host: &str) {
+        self.record.host = escape(host);
+    }
+
     /// Notes what is asked for. `path` is escaped and cut.
     pub fn asked(&mut self, method: &str, path: &str) {
         self.record.method = Some(escape(method));

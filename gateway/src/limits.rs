@@ -56,6 +56,12 @@ pub struct Limits {
     pub linger_bytes: u64,
     /// Names for which one session holds synthetic addresses (32768). Beyond it: SERVFAIL.
     pub names: usize,
+    /// For one look-up of a name that a machine asked for (4 s: stub resolvers give up at 5). Beyond it: SERVFAIL.
+    pub lookup: Duration,
+    /// Queries of one DNS socket that are answered at a time (256). Beyond it: SERVFAIL.
+    pub lookups: usize,
+    /// Refused names of one session that have a record each (256). Beyond it: one record that says so.
+    pub refused_names: usize,
     /// Bytes neither way on a tunnel (1 h). Beyond it: closed.
     pub tunnel_idle: Duration,
     /// How long open exchanges may go on after the gateway was told to stop (10 s). Beyond it: cut.
@@ -90,6 +96,9 @@ impl Default for Limits {
             linger: Duration::from_secs(10),
             linger_bytes: 64 << 20,
             names: 32_768,
+            lookup: Duration::from_secs(4),
+            lookups: 256,
+            refused_names: 256,
             tunnel_idle: Duration::from_secs(3600),
             drain: Duration::from_secs(10),
         }

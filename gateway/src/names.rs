@@ -1,4 +1,8 @@
 //! Names: answers to machines with synthetic addresses, and the gateway's own look-ups.
+pub mod answer;
+pub mod doh;
+pub mod lookup;
+pub mod refused;
 pub mod resolve;
 pub mod serve;
 pub mod synthetic;

@@ -6,7 +6,7 @@ use crate::control::types::{CredentialView, SessionSpec, SessionView};
 use crate::secret::SessionSecrets;
 use arc_swap::ArcSwap;
 use sallyport_policy::{
-    Decision, Grant, Moment, Overlay, Permit, Policy, Problem, Reason, Refusal, Remedy, Request, Who,
+    Decision, Grant, Host, Moment, Overlay, Permit, Policy, Problem, Reason, Refusal, Remedy, Request, Who,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -141,6 +141,23 @@ impl Session {
         }
     }
 
+    /// The refusal of a host that may be reached at no port today; none where something may pass at some port.
+    pub fn refuses_host(&self, host: &Host) -> Option<Decided> {
+        let at = jiff::Timestamp::now();
+        let live = self.live.load();
+        let refusal = match &live.policy {
+            Ok(policy) => policy.refuses_host(host, &live.who, &self.overlay.load(), at)?,
+            Err(_) => unusable(),
+        };
+        Some(Decided {
+            id: new_id(),
+            at,
+            policy_hash: live.policy_hash().to_owned(),
+            allowed: None,
+            decision: Decision::Deny(refusal),
+        })
+    }
+
     /// The rules that could not be weighed though all of a request is known, as those that look at the refs of a push.
     pub fn undecided(&self, request: &Request) -> Vec<String> {
         let (live, overlay) = (self.live.load(), self.overlay.load());
@@ -184,10 +201,10 @@ impl Session {
             Ok(()) => decision,
             Err(error) => {
                 tracing::error!(session = self.id, %error, "a grant's use could not be written; the request is refused");
-                refused(
+                Decision::Deny(refused(
                     "grant",
                     "the gateway cannot write down that the grant was used; try again later",
-                )
+                ))
             }
         }
     }
@@ -301,24 +318,29 @@ impl Live {
     fn decide(&self, request: &Request, overlay: &Overlay, at: jiff::Timestamp) -> Decision {
         match &self.policy {
             Ok(policy) => policy.decide(request, &self.who, overlay, at),
-            Err(_) => refused(
-                "policy",
-                "the policy of this run cannot be used, so nothing passes; who keeps the policies can see why",
-            ),
+            Err(_) => Decision::Deny(unusable()),
         }
     }
 }
 
+/// What is told where there is no policy.
+fn unusable() -> Refusal {
+    refused(
+        "policy",
+        "the policy of this run cannot be used, so nothing passes; who keeps the policies can see why",
+    )
+}
+
 /// A refusal that comes from no rule and that nobody can grant.
-fn refused(rule: &str, text: &str) -> Decision {
-    Decision::Deny(Refusal {
+fn refused(rule: &str, text: &str) -> Refusal {
+    Refusal {
         reason: Reason {
             rule: rule.to_owned(),
             text: text.to_owned(),
         },
         remedy: Remedy::None,
         hint: None,
-    })
+    }
 }
 
 /// A fresh UUID v7.

@@ -18,7 +18,7 @@ pub use parent::{Direct, Parent, ParentSpec};
 
 use crate::ledger::Traffic;
 use crate::limits::Limits;
-use crate::names::resolve::Resolver;
+use crate::names::resolve::{Known, Resolver};
 use crate::payload::{Body, empty_body};
 use crate::secret::client_certificate::Identity;
 use crate::session::Session;
@@ -109,6 +109,11 @@ impl Upstream {
     /// Whether the destination agreed to no HTTP/2 when it was spoken to last for this session, some time ago at most.
     pub fn speaks_http1_only(&self, session: &Session, destination: &Destination) -> bool {
         self.spoken.http2(session, destination) == Some(false)
+    }
+
+    /// What the gateway knows of a name that a machine asks for; nothing is asked where the parent proxy looks names up.
+    pub async fn known(&self, name: &str) -> Known {
+        self.dialler.known(name).await
     }
 
     /// Closes pooled connections that nobody used for long.

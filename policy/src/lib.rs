@@ -43,6 +43,7 @@ mod path_pattern;
 mod policy;
 pub mod preflight;
 mod presets;
+mod reach;
 pub mod recorded;
 pub mod replay;
 pub mod request;

@@ -8,12 +8,13 @@ use crate::http::pace::InFlight;
 use crate::http::refusal::Problem;
 use crate::http::{Channel, PeerFault, Version, serve as serve_http};
 use crate::intake::Intake;
+use crate::names::doh;
 use crate::payload::{Body, empty_body};
 use crate::session::Session;
 use crate::sniff::{Protocol, sniff};
 use crate::stream::Stream;
-use ::http::header::{HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
-use ::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use ::http::header::{AUTHORIZATION, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
+use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::body::Incoming;
@@ -108,9 +109,20 @@ async fn version_of(stream: &mut Stream) -> io::Result<Option<Version>> {
 
 /// One request to the proxy itself.
 async fn answer(shared: Arc<Shared>, mut request: Request<Incoming>) -> Response<Body> {
-    let Some(session) = owner(&shared, request.headers()) else {
+    let known = owner(&shared, request.headers(), &PROXY_AUTHORIZATION);
+    // To the gateway itself, not through it: a client of DNS over HTTPS logs in as at any server.
+    let names = doh::is_query(&request) && request.uri().authority().is_none();
+    let known = known.or_else(|| {
+        names
+            .then(|| owner(&shared, request.headers(), &AUTHORIZATION))
+            .flatten()
+    });
+    let Some(session) = known else {
         return unknown(&shared, &request).await;
     };
+    if names {
+        return doh::answer(&shared, &session, request).await;
+    }
     let target = match target(&request) {
         Ok(target) => target,
         Err(fault) => return malformed(&shared, &session, &request, fault).await,
@@ -159,9 +171,9 @@ async fn answer(shared: Arc<Shared>, mut request: Request<Incoming>) -> Response
     exchange(&shared, &channel, request).await
 }
 
-/// Who asks, by `Proxy-Authorization: Basic session:password`.
-fn owner(shared: &Shared, headers: &HeaderMap) -> Option<Arc<Session>> {
-    let mut values = headers.get_all(PROXY_AUTHORIZATION).iter();
+/// Who asks, by `Basic session:password` in this field.
+fn owner(shared: &Shared, headers: &HeaderMap, field: &HeaderName) -> Option<Arc<Session>> {
+    let mut values = headers.get_all(field).iter();
     let value = values.next()?.to_str().ok()?;
     if values.next().is_some() {
         return None;

@@ -68,7 +68,7 @@ async fn accepted(shared: Arc<Shared>, session: &str, door: Arc<Door>, stream: T
         }
     };
     if target.port() == DNS_PORT {
-        let answering = serve::serve_tcp(&shared, session, door.names.clone(), Stream::new(stream));
+        let answering = serve::serve_tcp(&shared, &session, &door.names, Stream::new(stream));
         return tokio::select! {
             () = answering => {}
             () = door.ended() => {}

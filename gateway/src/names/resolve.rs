@@ -5,6 +5,28 @@ use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfi
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use sallyport_policy::Host;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// Names whose answers are kept at most.
+const KEPT: u64 = 20_000;
+/// An answer, also that there is none, is kept for no longer than this, whatever it says itself (RFC 2308 section 5).
+const KEPT_LONGEST: Duration = Duration::from_secs(600);
+
+/// What is known of a name. TTLs are seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known {
+    /// It has addresses.
+    Addresses {
+        /// For how long.
+        ttl: u32,
+    },
+    /// It exists and has none.
+    Nothing,
+    /// It does not exist.
+    NoSuchName,
+    /// Nobody says; the text says why.
+    Failed(String),
+}
 
 /// Looks names up with the system's configuration, or with given servers.
 #[derive(Debug)]
@@ -36,8 +58,31 @@ impl Resolver {
             );
             TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
         };
+        let mut builder = builder;
+        let options = builder.options_mut();
+        options.cache_size = KEPT;
+        options.positive_max_ttl = Some(KEPT_LONGEST);
+        options.negative_max_ttl = Some(KEPT_LONGEST);
         let dns = builder.build().map_err(|error| fail(&error))?;
         Ok(Self { dns: Some(dns) })
+    }
+
+    /// Whether a name exists and has addresses of any family. The answer is kept, and a connection made soon after asks nobody.
+    pub async fn known(&self, name: &str) -> Known {
+        let Some(dns) = &self.dns else {
+            return Known::Failed("no name server is configured".to_owned());
+        };
+        match dns.lookup_ip(format!("{name}.")).await {
+            Ok(found) => {
+                let left = found.valid_until().saturating_duration_since(Instant::now());
+                Known::Addresses {
+                    ttl: u32::try_from(left.as_secs()).unwrap_or(u32::MAX),
+                }
+            }
+            Err(error) if error.is_nx_domain() => Known::NoSuchName,
+            Err(error) if error.is_no_records_found() => Known::Nothing,
+            Err(error) => Known::Failed(error.to_string()),
+        }
     }
 
     /// Without any server: only fixed names have addresses.

@@ -1,4 +1,5 @@
 //! Synthetic addresses: each stands for one name of one session, for as long as the session lives.
+use super::refused::Refused;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,6 +22,7 @@ pub struct Table {
     limit: usize,
     entries: Mutex<Entries>,
     overflowed: AtomicBool,
+    refused: Refused,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +44,21 @@ impl Table {
             limit: limit.min(SLOTS as usize / 2),
             entries: Mutex::default(),
             overflowed: AtomicBool::new(false),
+            refused: Refused::new(0),
         }
+    }
+
+    /// The same, with room for so many refused names that have a record each.
+    pub fn telling_refused(self, limit: usize) -> Self {
+        Self {
+            refused: Refused::new(limit),
+            ..self
+        }
+    }
+
+    /// The names whose refusal the machine was told.
+    pub fn refused(&self) -> &Refused {
+        &self.refused
     }
 
     /// The two addresses that stand for a canonical name.

@@ -4,7 +4,7 @@ use super::line::Line;
 use super::parent::{Parent, ParentSpec};
 use super::trust::{Trust, server_name};
 use crate::limits::Limits;
-use crate::names::resolve::Resolver;
+use crate::names::resolve::{Known, Resolver};
 use crate::names::synthetic::is_synthetic;
 use crate::session::Session;
 use crate::stream::Stream;
@@ -119,6 +119,21 @@ impl Dialler {
             (Some(fault), _) => Err(fault),
             (None, Some(why)) => Err(UpstreamFault::Address(why)),
             (None, None) => Err(UpstreamFault::Name("it has no address".to_owned())),
+        }
+    }
+
+    /// What is known of a name. Where the parent proxy looks names up, each is taken to exist: nobody here could say.
+    pub(super) async fn known(&self, name: &str) -> Known {
+        let elsewhere = self
+            .parent
+            .as_ref()
+            .is_some_and(|parent| parent.looks_up(name).unwrap_or(true));
+        if elsewhere {
+            return Known::Addresses { ttl: u32::MAX };
+        }
+        match timeout(self.limits.lookup, self.resolver.known(name)).await {
+            Ok(known) => known,
+            Err(_) => Known::Failed(format!("no answer within {:?}", self.limits.lookup)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A name server on loopback that answers as it is told and notes what it was asked.
 use hickory_proto::op::{Message, ResponseCode};
-use hickory_proto::rr::rdata::{A, AAAA, CNAME};
+use hickory_proto::rr::rdata::{A, AAAA, CNAME, SOA};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use sallyport_gateway::names::resolve::Resolver;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +22,8 @@ impl Drop for Dns {
 }
 
 impl Dns {
-    /// A server that has these addresses for every name, behind an alias where one is given.
+    /// A server that has these addresses for every name, behind an alias where one is given. It knows no name that begins with
+    /// `nx`, has no address for one that begins with `none`, and is silent about those that begin with `silent`.
     pub(crate) async fn new(answers: &[&str], alias: Option<&'static str>) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
@@ -38,6 +39,9 @@ impl Dns {
                     .lock()
                     .unwrap()
                     .push(format!("{} {}", question.name(), question.query_type()));
+                if question.name().to_ascii().starts_with("silent") {
+                    continue;
+                }
                 let reply = reply(&query, &having.lock().unwrap().clone(), alias);
                 socket.send_to(&reply, peer).await.unwrap();
             }
@@ -87,6 +91,19 @@ fn reply(query: &Message, answers: &[IpAddr], alias: Option<&str>) -> Vec<u8> {
             _ => continue,
         };
         reply.add_answer(Record::from_rdata(owner.clone(), 0, data));
+    }
+    let asked = question.name().to_ascii();
+    if asked.starts_with("nx") || asked.starts_with("none") {
+        reply.answers.clear();
+        if asked.starts_with("nx") {
+            reply.metadata.response_code = ResponseCode::NXDomain;
+        }
+        let soa = SOA::new(Name::root(), Name::root(), 1, 60, 60, 60, 60);
+        reply.add_authority(Record::from_rdata(
+            question.name().base_name(),
+            60,
+            RData::SOA(soa),
+        ));
     }
     reply.add_query(question);
     reply.to_vec().unwrap()

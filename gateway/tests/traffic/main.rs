@@ -18,6 +18,8 @@ mod handover;
 #[cfg(test)]
 mod identity;
 #[cfg(test)]
+mod names;
+#[cfg(test)]
 mod observed;
 #[cfg(test)]
 mod origin;
