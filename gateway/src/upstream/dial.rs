@@ -15,8 +15,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-/// Addresses tried for one connection, at most.
+/// Addresses dialled for one connection, at most.
 const ADDRESSES: usize = 8;
+/// Addresses judged for one connection, at most.
+const JUDGED: usize = 64;
 
 /// A connection to a judged address, or to a name that the parent proxy looked up.
 #[derive(Debug)]
@@ -97,12 +99,19 @@ impl Dialler {
         let mut notes = Vec::new();
         let mut refused = None;
         let mut last = None;
-        for address in addresses.into_iter().take(ADDRESSES) {
+        let mut dialled = 0;
+        for address in addresses.into_iter().take(JUDGED) {
             let address = SocketAddr::new(address, destination.port);
             if let Err(why) = self.admit(permit, address) {
-                notes.push(format!("address {} was passed over: {why}", address.ip()));
+                if notes.len() < ADDRESSES {
+                    notes.push(format!("address {} was passed over: {why}", address.ip()));
+                }
                 refused.get_or_insert(why);
                 continue;
+            }
+            dialled += 1;
+            if dialled > ADDRESSES {
+                break;
             }
             match self.reach(&destination.host, address, &mut notes).await {
                 Ok(stream) => {

@@ -180,6 +180,7 @@ fn certificate_text(why: &rustls::CertificateError) -> String {
         E::Expired | E::ExpiredContext { .. } => "it has expired".to_owned(),
         E::NotValidYet | E::NotValidYetContext { .. } => "it is not valid yet".to_owned(),
         E::NotValidForName | E::NotValidForNameContext { .. } => "it is for another name".to_owned(),
+        E::Other(other) => other.0.to_string(),
         other => other.to_string(),
     }
 }

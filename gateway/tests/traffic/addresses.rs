@@ -216,3 +216,52 @@ async fn nobody_is_asked_about_a_name_that_is_refused() {
     assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
     assert_eq!(dns.asked(), Vec::<String>::new());
 }
+
+/// Case Q08: each connection judges what it dials, whatever the answer was a moment ago.
+#[tokio::test]
+async fn answers_that_alternate_are_judged_each_time() {
+    let dns = Dns::new(&[], None).await;
+    let (stand, origin) = stand(&dns).await;
+    stand.put(&policy("looked-up.test", "127.0.0.1/32"));
+    for round in 1..=3 {
+        dns.answer(&["127.0.0.1"]);
+        let answer = get(&stand, "looked-up.test").await;
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+        dns.answer(&["10.1.2.3"]);
+        let answer = get(&stand, "looked-up.test").await;
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+        assert_eq!(origin.connections(), round);
+    }
+}
+
+/// Case Q08: the one that is named is found among many, and the record stays short.
+#[tokio::test]
+async fn fifty_answers_are_all_judged() {
+    let mut answers: Vec<String> = (1..50).map(|number| format!("10.1.2.{number}")).collect();
+    answers.push("127.0.0.1".to_owned());
+    let texts: Vec<&str> = answers.iter().map(String::as_str).collect();
+    let dns = Dns::new(&texts, None).await;
+    let (stand, origin) = stand(&dns).await;
+    stand.put(&policy("looked-up.test", "127.0.0.1/32"));
+    let answer = get(&stand, "looked-up.test").await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    assert_eq!(origin.connections(), 1);
+    dns.answer(&texts[..49]);
+    let answer = get(&stand, "looked-up.test").await;
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    let record = stand.records(2).await.pop().unwrap();
+    assert!(record.reason.len() < 2048, "{}", record.reason.len());
+}
+
+#[tokio::test]
+async fn a_name_that_leads_to_the_gateways_own_listener_is_a_loop() {
+    let dns = Dns::new(&["127.0.0.1"], None).await;
+    let (stand, _origin) = stand(&dns).await;
+    stand.put(&policy("looked-up.test", "127.0.0.1/32"));
+    let at = format!("looked-up.test:{}", stand.proxy.port());
+    let answer = stand.absolute(&format!("GET http://{at}/"), &at).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 403 ") && answer.contains("loop"),
+        "{answer}"
+    );
+}

@@ -16,9 +16,9 @@ const POLICY: &str = r#"
 version: 1
 name: through
 rules:
-  - {id: far, to: {host: [far.test, 10.9.9.0/24], port: PORT, private: true}, effect: allow}
-  - {id: named, to: {host: [named.test, printer, 10.9.8.7], port: PORT}, effect: allow}
-  - {id: opaque, to: {host: [opaque.test, 10.9.9.0/24], port: PORT, protocol: tcp, private: true}, effect: allow}
+  - {id: far, to: {host: [far.test, 10.9.9.9], port: PORT, private: true}, effect: allow}
+  - {id: named, to: {host: [named.test, printer., 10.9.8.7], port: PORT}, effect: allow}
+  - {id: opaque, to: {host: [opaque.test, 10.9.9.8], port: PORT, protocol: tcp, private: true}, effect: allow}
 "#;
 const HOSTS: [(&str, &str); 2] = [("far.test", "10.9.9.9"), ("opaque.test", "10.9.9.8")];
 const PASSWORD: &str = "a corporate password";
@@ -305,7 +305,7 @@ async fn exceptions_and_loopback_are_dialled_straight() {
     let roots = Roots::new();
     let (port, _origin) = plain().await;
     let proxy = Proxy::new(port, OPEN).await;
-    let policy = POLICY.replace("10.9.9.0/24", "\"127.0.0.0/8\"");
+    let policy = POLICY.replace("10.9.9.9", "127.0.0.1");
     let stand = stand(&roots, port, spec(&proxy)).await;
     stand.put_hosts("run-1", &policy, &[("far.test", "127.0.0.1")]);
     assert!(get(&stand, "far.test").await.ends_with("GET /x HTTP/1.1"));

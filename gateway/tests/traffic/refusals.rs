@@ -337,7 +337,7 @@ async fn an_upstream_whose_certificate_nobody_vouches_for_is_502_with_the_reason
         ("502", Some("tls_certificate_error"))
     );
     assert!(
-        record.reason.contains("issuer is not trusted"),
+        record.reason.contains("its issuer `CN=origins"),
         "{}",
         record.reason
     );

@@ -265,7 +265,7 @@ impl Stand {
 
     /// One HTTP/2 connection to a name at the origin.
     pub(crate) async fn h2(&self, host: &str) -> hyper::client::conn::http2::SendRequest<Full<Bytes>> {
-        let stream = self.tls(&self.at(host), host, &["h2", "http/1.1"]).await.unwrap();
+        let stream = self.tls(&self.at(host), host, &["h2"]).await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
         let (sender, connection) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
