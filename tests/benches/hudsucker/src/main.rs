@@ -1,10 +1,10 @@
 //! hudsucker as a forward proxy that changes nothing: `hudsucker-peer ADDRESS CA-WITH-KEY.pem ORIGIN-CA.pem`.
+use hudsucker::Proxy;
 use hudsucker::certificate_authority::RcgenAuthority;
 use hudsucker::rcgen::{Issuer, KeyPair};
 use hudsucker::rustls::crypto::aws_lc_rs;
 use hudsucker::rustls::pki_types::{CertificateDer, pem::PemObject};
 use hudsucker::rustls::{ClientConfig, RootCertStore};
-use hudsucker::{NoopHandler, Proxy};
 use std::error::Error;
 use std::sync::Arc;
 
@@ -34,7 +34,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .with_addr(address.parse()?)
         .with_ca(RcgenAuthority::new(issuer, 1_000, aws_lc_rs::default_provider()))
         .with_http_connector(connector)
-        .with_http_handler(NoopHandler::new())
         .build()?;
     Ok(proxy.start().await?)
 }

@@ -4,7 +4,9 @@ use crate::process::{PROXY_CORE, Process};
 use crate::target::{Target, User, Way};
 use anyhow::Context;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, KeyUsagePurpose};
+use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -28,8 +30,9 @@ pub(super) async fn squid(stage: &Stage, program: &Path) -> anyhow::Result<Targe
     let leaves = folder.join("leaves");
     let helper = "/usr/lib/squid/security_file_certgen";
     let made = Command::new(helper)
-        .args(["-c", "-M", "64MB", "-s"])
+        .args(["-c", "-s"])
         .arg(&leaves)
+        .args(["-M", "64MB"])
         .stdout(Stdio::null())
         .status()
         .context(helper)?;
@@ -39,7 +42,7 @@ pub(super) async fn squid(stage: &Stage, program: &Path) -> anyhow::Result<Targe
          sslcrtd_program {helper} -s {leaves} -M 64MB\nsslcrtd_children 4 startup=4\n\
          ssl_bump bump all\ntls_outgoing_options cafile={origin}\nhttp_access allow all\n\
          cache deny all\ncache_mem 8 MB\naccess_log none\ncache_log /dev/null\npid_filename none\n\
-         dns_nameservers 127.0.0.1\ncache_effective_user root\nmax_filedescriptors 16384\n\
+         dns_nameservers 127.0.0.1\nmax_filedescriptors 16384\n\
          visible_hostname bench.test\ncoredump_dir none\n",
         ca = folder.join("ca.pem").display(),
         leaves = leaves.display(),
@@ -48,6 +51,19 @@ pub(super) async fn squid(stage: &Stage, program: &Path) -> anyhow::Result<Targe
     let file = folder.join("squid.conf");
     std::fs::write(&file, settings)?;
     let mut command = Command::new(program);
+    if rustix::process::geteuid().is_root() {
+        // As root it does not run; Debian's package brings this user.
+        std::fs::set_permissions(stage.folder.path(), Permissions::from_mode(0o755))?;
+        let given = Command::new("chown")
+            .args(["-R", "proxy:"])
+            .arg(&folder)
+            .status()?;
+        anyhow::ensure!(given.success(), "squid's folder cannot be given to it: {given}");
+        command = Command::new("setpriv");
+        command
+            .args(["--reuid=proxy", "--regid=proxy", "--clear-groups"])
+            .arg(program);
+    }
     command.args(["-N", "-f"]).arg(&file);
     target("squid", command, listen, pem.as_bytes()).await
 }
