@@ -8,4 +8,5 @@ pub mod reap;
 pub mod serve;
 mod tree;
 pub mod trust;
+pub mod tunnel;
 pub mod wire;

@@ -3,8 +3,9 @@ use anyhow::{Context, anyhow};
 use clap::{Parser, Subcommand};
 use sallyport_shim::command::{self, EXIT_GRANTED, EXIT_NO_ANSWER, EXIT_REFUSED};
 use sallyport_shim::local::{Ask, Reply, SOCKET};
-use sallyport_shim::{exec, serve, trust};
+use sallyport_shim::{exec, serve, trust, tunnel};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -54,6 +55,9 @@ enum Command {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         argv: Vec<String>,
     },
+    /// Carry a remote machine's connections and names to its gateway.
+    #[command(subcommand_negates_reqs = true)]
+    Tunnel(Tunnel),
     /// Serve the supervisor on the listening socket given as standard input.
     #[command(hide = true)]
     Serve {
@@ -70,6 +74,43 @@ enum Command {
         /// The command.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         argv: Vec<String>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Tunnel {
+    #[command(subcommand)]
+    request: Option<TunnelRequest>,
+    /// The gateway's address for tunnels; an ADDRESS:PORT where this machine looks names up through the tunnel.
+    #[arg(long, value_name = "HOST:PORT", required = true)]
+    gateway: Option<String>,
+    /// PEM file with this machine's certificate; read again when it changes.
+    #[arg(long, value_name = "FILE", required = true)]
+    certificate: Option<PathBuf>,
+    /// PEM file with its key.
+    #[arg(long, value_name = "FILE", required = true)]
+    key: Option<PathBuf>,
+    /// PEM file with the authority of the gateway's certificate.
+    #[arg(long, value_name = "FILE", required = true)]
+    ca: Option<PathBuf>,
+    /// The name in the gateway's certificate.
+    #[arg(long, default_value = "gateway.sallyport.internal")]
+    name: String,
+    /// Where redirected connections arrive, and CONNECT of a proxy's clients.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    tcp: Option<SocketAddr>,
+    /// Where names are asked for, over UDP and TCP.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    dns: Option<SocketAddr>,
+}
+
+#[derive(Debug, Subcommand)]
+enum TunnelRequest {
+    /// Print a request for this machine's certificate; its key is made where it has none, and stays here.
+    RequestCertificate {
+        /// PEM file of the key.
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
     },
 }
 
@@ -113,6 +154,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
             exec::keep(&argv)?;
             Ok(0)
         }
+        Command::Tunnel(tunnel) => carry(tunnel),
         Command::Serve { outputs, root } => {
             let options = serve::Options {
                 helper: PathBuf::from("/proc/self/exe"),
@@ -132,6 +174,30 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
             Ok(0)
         }
     }
+}
+
+fn carry(arguments: Tunnel) -> anyhow::Result<u8> {
+    if let Some(TunnelRequest::RequestCertificate { key }) = arguments.request {
+        say(&tunnel::request_certificate(&key)?)?;
+        return Ok(0);
+    }
+    let named = |file: Option<PathBuf>, what: &str| file.with_context(|| format!("`--{what}` is missing"));
+    let options = tunnel::Options {
+        gateway: arguments.gateway.context("`--gateway` is missing")?,
+        name: arguments.name,
+        files: tunnel::Files {
+            certificate: named(arguments.certificate, "certificate")?,
+            key: named(arguments.key, "key")?,
+            authority: named(arguments.ca, "ca")?,
+        },
+        tcp: arguments.tcp,
+        dns: arguments.dns,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    match runtime.block_on(tunnel::run(options))? {}
 }
 
 fn blocked(socket: &Path, json: bool) -> anyhow::Result<u8> {

@@ -54,6 +54,9 @@ struct RawServe {
     /// Address of the explicit proxy; port 0 takes any
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     proxy: SocketAddr,
+    /// Address on which remote machines' tunnels are accepted; none are without it
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    tunnel: Option<SocketAddr>,
     /// PEM file of authorities trusted upstream besides the system's; may be given several times
     #[arg(long, value_name = "FILE")]
     upstream_ca: Vec<PathBuf>,
@@ -184,6 +187,7 @@ impl Arguments {
                     control: raw.control.unwrap_or_else(|| state.join("gateway.sock")),
                     handover: raw.handover.unwrap_or_else(|| state.join("handover.sock")),
                     proxy: raw.proxy,
+                    tunnel: raw.tunnel,
                     upstream_roots_pem,
                     dns: raw.dns,
                     // What is no text cannot be a secret for a header, and is left out.
@@ -245,6 +249,7 @@ mod tests {
         assert_eq!(serve.control, PathBuf::from("/s/gateway.sock"));
         assert_eq!(serve.handover, PathBuf::from("/s/handover.sock"));
         assert!(serve.proxy.ip().is_loopback());
+        assert_eq!(serve.tunnel, None);
     }
 
     #[test]

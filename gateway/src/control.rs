@@ -2,6 +2,7 @@
 //!
 //! Both sockets belong to the gateway's user alone (mode 0600 in a folder of mode 0700); whoever can open them is the
 //! supervisor. See [`types`] for the calls.
+mod certificates;
 pub mod handlers;
 pub mod handover;
 mod policies;

@@ -1,5 +1,6 @@
 //! Ways in: whatever accepts a connection turns it into an `Intake`, with who, where to, and the bytes.
 pub mod handover;
+pub mod mtls;
 pub mod proxy;
 pub mod redirect;
 
@@ -14,6 +15,8 @@ pub struct Ways {
     pub proxy: TcpListener,
     /// Other addresses on which this gateway listens; never dialled.
     pub own: Vec<SocketAddr>,
+    /// Where the tunnels of remote machines come in.
+    pub tunnel: Option<mtls::Entrance>,
 }
 
 impl Ways {
@@ -22,6 +25,7 @@ impl Ways {
         Self {
             proxy,
             own: Vec::new(),
+            tunnel: None,
         }
     }
 
@@ -29,6 +33,9 @@ impl Ways {
     pub(crate) fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         let mut own = self.own.clone();
         own.push(self.proxy.local_addr()?);
+        if let Some(tunnel) = &self.tunnel {
+            own.push(tunnel.tunnels.address);
+        }
         Ok(own)
     }
 }

@@ -12,6 +12,7 @@ pub mod track;
 pub use crate::payload::{Body, Fault, empty_body};
 
 use crate::Shared;
+use crate::limits::Limits;
 use crate::session::Session;
 use crate::stream::Stream;
 use http::{Request, Response};
@@ -24,9 +25,8 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
-/// Window and buffers of one HTTP/2 stream towards the machine.
-const HTTP2_WINDOW: u32 = 1 << 20;
 /// Bytes buffered for one HTTP/2 stream whose client does not read.
 const HTTP2_SEND_BUFFER: usize = 256 * 1024;
 
@@ -64,9 +64,10 @@ pub enum PeerFault {
     Broken(hyper::Error),
 }
 
-/// Serves requests on a stream until it ends or the gateway drains.
+/// Serves requests on a stream until it ends; once `stop` is cancelled, takes no new ones and ends with those that are open.
 pub async fn serve<S, F>(
-    shared: &Shared,
+    limits: &Limits,
+    stop: &CancellationToken,
     stream: Stream,
     version: Version,
     service: S,
@@ -83,7 +84,6 @@ where
         let answering = service(request);
         async move { Ok::<_, Infallible>(answering.await.map(|body| HeldBody::new(body, held))) }
     });
-    let limits = &shared.limits;
     let io = TokioIo::new(Paced::new(
         stream,
         pace.clone(),
@@ -103,7 +103,7 @@ where
             let mut connection = pin!(connection);
             tokio::select! {
                 ended = connection.as_mut() => ended,
-                () = shared.draining.cancelled() => {
+                () = stop.cancelled() => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }
@@ -114,8 +114,8 @@ where
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(limits.streams)
                 .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
-                .initial_stream_window_size(HTTP2_WINDOW)
-                .initial_connection_window_size(HTTP2_WINDOW)
+                .initial_stream_window_size(limits.stream_window)
+                .initial_connection_window_size(limits.connection_window)
                 .max_send_buf_size(HTTP2_SEND_BUFFER)
                 .keep_alive_interval(limits.head)
                 .keep_alive_timeout(limits.head)
@@ -124,7 +124,7 @@ where
             let mut connection = pin!(connection);
             tokio::select! {
                 ended = connection.as_mut() => ended,
-                () = shared.draining.cancelled() => {
+                () = stop.cancelled() => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }
@@ -146,7 +146,8 @@ pub async fn serve_channel(
     channel: Arc<Channel>,
 ) -> Result<(), PeerFault> {
     let serving = shared.clone();
-    serve(&shared, stream, version, move |request| {
+    let (limits, stop) = (&shared.limits, &shared.draining);
+    serve(limits, stop, stream, version, move |request| {
         let (shared, channel) = (serving.clone(), channel.clone());
         async move { exchange::exchange(&shared, &channel, request).await }
     })

@@ -3,7 +3,7 @@ use crate::limits::Limits;
 use crate::names::synthetic::Table;
 use crate::session::Session;
 use crate::stream::Stream;
-use sallyport_policy::Destination;
+use sallyport_policy::{Destination, Host};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,6 +28,7 @@ pub struct Door {
     /// The names for which it holds synthetic addresses.
     pub names: Arc<Table>,
     connections: Arc<Semaphore>,
+    tunnels: Arc<Semaphore>,
     ended: CancellationToken,
     listeners: Mutex<CancellationToken>,
 }
@@ -41,6 +42,25 @@ impl Door {
     /// A place for one more connection, or none when the session has as many as it may.
     pub fn admit(&self) -> Option<OwnedSemaphorePermit> {
         self.connections.clone().try_acquire_owned().ok()
+    }
+
+    /// A place for one more tunnel, or none when the session has as many as it may.
+    pub fn admit_tunnel(&self) -> Option<OwnedSemaphorePermit> {
+        self.tunnels.clone().try_acquire_owned().ok()
+    }
+
+    /// What was dialled, as the name that a synthetic address stands for. One without a name stays an address, which no
+    /// policy can make reachable: its refusal can be read like any other.
+    pub fn meant(&self, dialled: Destination) -> Destination {
+        let Host::Address(address) = dialled.host else {
+            return dialled;
+        };
+        let address = address.to_canonical();
+        let host = match self.names.name(address) {
+            Some(name) => Host::Name(name.into()),
+            None => Host::Address(address),
+        };
+        Destination { host, ..dialled }
     }
 
     /// Ends the listeners that were handed over before, and gives the token for the new ones.
@@ -96,6 +116,7 @@ impl Doors {
                 Table::new(session.id(), self.limits.names).telling_refused(self.limits.refused_names),
             ),
             connections: Arc::new(Semaphore::new(self.limits.connections)),
+            tunnels: Arc::new(Semaphore::new(self.limits.tunnels)),
             ended: session.closed().clone(),
             listeners: Mutex::new(self.draining.child_token()),
         }

@@ -31,6 +31,7 @@ pub mod upstream;
 
 use audit::Sink;
 use downstream::Ways;
+use downstream::mtls::{self, Entrance};
 use intake::Doors;
 use ledger::Recorder;
 use limits::Limits;
@@ -100,6 +101,7 @@ pub struct Shared {
 pub struct Gateway {
     shared: Arc<Shared>,
     proxy: Arc<TcpListener>,
+    tunnel: Option<Arc<Entrance>>,
 }
 
 impl Gateway {
@@ -124,6 +126,7 @@ impl Gateway {
         Ok(Self {
             shared: Arc::new(shared),
             proxy: Arc::new(assembly.ways.proxy),
+            tunnel: assembly.ways.tunnel.map(Arc::new),
         })
     }
 
@@ -137,8 +140,12 @@ impl Gateway {
         &self.shared.metrics
     }
 
-    /// Serves the explicit proxy until `drain` is called.
+    /// Serves the explicit proxy and the tunnels until `drain` is called.
     pub async fn run(&self) {
+        if let Some(tunnel) = &self.tunnel {
+            let serving = mtls::serve(self.shared.clone(), tunnel.clone());
+            self.shared.tasks.spawn(serving);
+        }
         let mut sweep = tokio::time::interval(SWEEP);
         loop {
             tokio::select! {

@@ -40,6 +40,10 @@ pub struct Limits {
     pub headers: usize,
     /// Concurrent HTTP/2 streams on one connection (128). Beyond it: the client waits.
     pub streams: u32,
+    /// Bytes that one HTTP/2 stream may send before they are read (1 MiB). Beyond it: the client waits.
+    pub stream_window: u32,
+    /// The same for all streams of one connection together (1 MiB). Beyond it: the client waits.
+    pub connection_window: u32,
     /// Connections of one session (1024). Beyond it: closed at once.
     pub connections: usize,
     /// Connections to the explicit proxy, whoever makes them (4096). Beyond it: closed at once.
@@ -54,6 +58,15 @@ pub struct Limits {
     /// up to how many bytes a request's body is still read after its answer, so that the client gets to read it (10 s,
     /// 64 MiB). Beyond it: the connection ends, an HTTP/2 stream is reset.
     pub linger_bytes: u64,
+    /// Connections to the tunnel's listener, whoever makes them (4096). Beyond it: closed at once.
+    pub tunnel_connections: usize,
+    /// Tunnels of one session, open at a time (8: one is used, others are dead and not noticed yet). Beyond it: 429.
+    pub tunnels: usize,
+    /// Connections carried by one tunnel at a time (1000). Beyond it: the machine waits.
+    pub tunnel_streams: u32,
+    /// Bytes that all connections of one tunnel may send before they are read (16 MiB: 16 that stall hold up no other).
+    /// Beyond it: the machine waits.
+    pub tunnel_window: u32,
     /// Names for which one session holds synthetic addresses (32768). Beyond it: SERVFAIL.
     pub names: usize,
     /// For one look-up of a name that a machine asked for (4 s: stub resolvers give up at 5). Beyond it: SERVFAIL.
@@ -66,6 +79,18 @@ pub struct Limits {
     pub tunnel_idle: Duration,
     /// How long open exchanges may go on after the gateway was told to stop (10 s). Beyond it: cut.
     pub drain: Duration,
+}
+
+impl Limits {
+    /// The limits of a connection that carries others, which may be idle for as long as a tunnel may.
+    pub fn of_tunnel(&self) -> Self {
+        Self {
+            streams: self.tunnel_streams,
+            connection_window: self.tunnel_window,
+            idle: self.tunnel_idle,
+            ..self.clone()
+        }
+    }
 }
 
 impl Default for Limits {
@@ -89,12 +114,18 @@ impl Default for Limits {
             head_bytes: 64 * 1024,
             headers: 128,
             streams: 128,
+            stream_window: 1 << 20,
+            connection_window: 1 << 20,
             connections: 1024,
             proxy_connections: 4096,
             push_refs: 4096,
             push_bytes: 4 << 20,
             linger: Duration::from_secs(10),
             linger_bytes: 64 << 20,
+            tunnel_connections: 4096,
+            tunnels: 8,
+            tunnel_streams: 1000,
+            tunnel_window: 16 << 20,
             names: 32_768,
             lookup: Duration::from_secs(4),
             lookups: 256,

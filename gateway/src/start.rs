@@ -2,6 +2,7 @@
 use crate::audit::{AuditError, Sink};
 use crate::control::{self, Control, SocketError, handover};
 use crate::downstream::Ways;
+use crate::downstream::mtls::{Entrance, EntranceError};
 use crate::limits::Limits;
 use crate::names::resolve::{Resolver, ResolverError};
 use crate::secret::source::Variables;
@@ -39,6 +40,8 @@ pub struct Serve {
     pub handover: PathBuf,
     /// Address of the explicit proxy.
     pub proxy: SocketAddr,
+    /// Address for tunnels, if any.
+    pub tunnel: Option<SocketAddr>,
     /// PEM of authorities trusted upstream besides the system's.
     pub upstream_roots_pem: Vec<u8>,
     /// The proxy that the way out leads through.
@@ -78,6 +81,9 @@ pub enum StartError {
         /// What the system said.
         error: io::Error,
     },
+    /// Where tunnels come in.
+    #[error(transparent)]
+    Tunnel(#[from] EntranceError),
     /// The authority that signs leaves.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
@@ -112,7 +118,10 @@ impl StartError {
     pub fn is_passing(&self) -> bool {
         matches!(
             self,
-            Self::Running { .. } | Self::Proxy { .. } | Self::Socket(SocketError::Taken(_))
+            Self::Running { .. }
+                | Self::Proxy { .. }
+                | Self::Tunnel(EntranceError::Address { .. })
+                | Self::Socket(SocketError::Taken(_))
         )
     }
 }
@@ -123,6 +132,8 @@ struct Ready<'a> {
     ready: bool,
     pid: u32,
     proxy: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tunnel: Option<SocketAddr>,
     control: &'a Path,
     handover: &'a Path,
 }
@@ -212,6 +223,7 @@ struct Parts {
     control: (UnixListener, Control),
     handover: UnixListener,
     proxy: SocketAddr,
+    tunnel: Option<SocketAddr>,
 }
 
 /// Serves until SIGTERM or SIGINT, then ends in order. SIGHUP reads all values and the standing policies anew.
@@ -241,7 +253,14 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
     let gateway = parts.gateway.clone();
     tasks.spawn(async move { gateway.run().await });
     tasks.spawn(watch_policies(parts.standing.clone(), stop.clone()));
-    print_ready(parts.proxy, &control, &handover)?;
+    print_ready(&Ready {
+        ready: true,
+        pid: std::process::id(),
+        proxy: &parts.proxy.to_string(),
+        tunnel: parts.tunnel,
+        control: &control,
+        handover: &handover,
+    })?;
     tracing::info!(proxy = %parts.proxy, state = %state.display(), "serving");
     loop {
         tokio::select! {
@@ -282,6 +301,8 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
             error,
         })?;
     let address = proxy.local_addr()?;
+    let entrance = Entrance::open_if(state, serve.tunnel).await?;
+    let tunnels = entrance.as_ref().map(|entrance| entrance.tunnels.clone());
     let control = control::bind(&serve.control)?;
     let handover = control::bind(&serve.handover)?;
     let gateway = Gateway::new(Assembly {
@@ -293,7 +314,10 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
             parent: serve.parent.map(|spec| Parent::new(spec, &store)),
             ..Outlet::new(Resolver::new(&serve.dns)?)
         },
-        ways: Ways::new(proxy),
+        ways: Ways {
+            tunnel: entrance,
+            ..Ways::new(proxy)
+        },
         limits: Limits::default(),
     })?;
     let metrics = gateway.metrics().clone();
@@ -306,6 +330,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
         secrets: store,
         ca_pem: authority.certificate_pem().into(),
         proxy: address.to_string().into(),
+        tunnel: tunnels.clone(),
         stop,
     };
     Ok(Parts {
@@ -316,6 +341,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
         control: (control, api),
         handover,
         proxy: address,
+        tunnel: tunnels.map(|tunnels| tunnels.address),
     })
 }
 
@@ -357,16 +383,8 @@ async fn watch_policies(standing: Arc<Standing>, stop: CancellationToken) {
     }
 }
 
-fn print_ready(proxy: SocketAddr, control: &Path, handover: &Path) -> io::Result<()> {
-    let proxy = proxy.to_string();
-    let ready = Ready {
-        ready: true,
-        pid: std::process::id(),
-        proxy: &proxy,
-        control,
-        handover,
-    };
+fn print_ready(ready: &Ready<'_>) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string(&ready)?)?;
+    writeln!(out, "{}", serde_json::to_string(ready)?)?;
     out.flush()
 }

@@ -1,6 +1,7 @@
 //! TLS towards machines: the leaf for exactly what was dialled, and the name that the client asks for held against it.
 pub mod authority;
 pub mod leaf;
+pub mod machine;
 
 use crate::sniff::ClientHello;
 use crate::stream::Stream;

@@ -128,6 +128,45 @@ fn it_serves_keeps_sessions_over_a_kill_and_stops_in_order() {
 }
 
 #[test]
+fn certificates_for_tunnels_are_signed_where_tunnels_are_taken() {
+    let state = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let request = rcgen::CertificateParams::default()
+        .serialize_request(&key)
+        .unwrap();
+    let body = serde_json::json!({"csr": request.pem().unwrap()}).to_string();
+    let path = "/v1/sessions/r/certificate";
+    {
+        let without = Running::start(state.path(), &[]);
+        assert_eq!(without.call("PUT", "/v1/sessions/r", &spec()).0, 200);
+        let (status, text) = without.call("POST", path, &body);
+        assert!(status == 409 && text.contains("--tunnel"), "{status} {text}");
+    }
+    let authority = |gateway: &Running| -> String {
+        let (status, text) = gateway.call("POST", path, &body);
+        assert_eq!(status, 200, "{text}");
+        let answer: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(answer["address"], gateway.ready["tunnel"]);
+        assert!(answer["certificate_pem"].as_str().unwrap().contains("BEGIN"));
+        answer["authority_pem"].as_str().unwrap().to_owned()
+    };
+    let first = {
+        let gateway = Running::start(state.path(), &["--tunnel", "127.0.0.1:0"]);
+        for (path, body, status) in [
+            ("/v1/sessions/none/certificate", body.as_str(), 404),
+            (path, r#"{"csr": "nonsense"}"#, 422),
+            (path, "{}", 400),
+        ] {
+            let (answered, text) = gateway.call("POST", path, body);
+            assert_eq!(answered, status, "{path} {body}: {text}");
+        }
+        authority(&gateway)
+    };
+    let again = Running::start(state.path(), &["--tunnel", "127.0.0.1:0"]);
+    assert_eq!(authority(&again), first, "the authority outlives the process");
+}
+
+#[test]
 fn a_second_gateway_on_one_folder_is_refused_naming_the_first() {
     let state = tempfile::tempdir().unwrap();
     let first = Running::start(state.path(), &[]);

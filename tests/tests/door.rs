@@ -79,6 +79,7 @@ async fn stand() -> Stand {
         secrets: store,
         ca_pem: "CA".into(),
         proxy: "127.0.0.1:1".into(),
+        tunnel: None,
         stop: stop.clone(),
     };
     let control = control::bind(&path.join("gateway.sock")).unwrap();

@@ -1,10 +1,11 @@
 //! The control API's sockets and routes.
-use super::{handlers, policies};
+use super::{certificates, handlers, policies};
 use crate::audit::Sink;
 use crate::metrics::Metrics;
 use crate::secret::SecretStore;
 use crate::session::Sessions;
 use crate::standing::Standing;
+use crate::tls::machine::Tunnels;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post, put};
@@ -35,6 +36,8 @@ pub struct Control {
     pub ca_pem: Arc<str>,
     /// Address of the explicit proxy.
     pub proxy: Arc<str>,
+    /// Where tunnels of remote machines come in, if they do.
+    pub tunnel: Option<Tunnels>,
     /// Ends event streams when the gateway stops.
     pub stop: CancellationToken,
 }
@@ -117,6 +120,7 @@ pub fn router(control: Control) -> Router {
         )
         .route("/v1/sessions/{id}/access", post(handlers::access))
         .route("/v1/sessions/{id}/grants", post(handlers::grant))
+        .route("/v1/sessions/{id}/certificate", post(certificates::issue))
         .route("/v1/events", get(handlers::events))
         .route("/v1/audit", get(handlers::audit))
         .route("/v1/secrets", get(handlers::list_secrets))

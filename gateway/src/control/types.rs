@@ -11,6 +11,7 @@
 //! | `DELETE /v1/sessions/{id}` | | 204 |
 //! | `POST /v1/sessions/{id}/access` | [`AccessRequest`] | [`AccessAnswer`] |
 //! | `POST /v1/sessions/{id}/grants` | [`sallyport_policy::Grant`] | 204 |
+//! | `POST /v1/sessions/{id}/certificate` | [`CertificateRequest`] | [`MachineCertificate`]; the newest two of a session open tunnels |
 //! | `GET /v1/events?after=N` (or `Last-Event-ID: N`) | | SSE, each `data` an [`AuditRecord`], `id` its sequence |
 //! | `GET /v1/audit?...` [`AuditQuery`] | | `[`[`AuditRecord`]`]`, newest first |
 //! | `GET /v1/secrets` | | names |
@@ -99,6 +100,29 @@ pub struct CredentialView {
     pub placeholder: String,
     /// Where it may go.
     pub hosts: Vec<String>,
+}
+
+/// Asks for the certificate by which a remote machine's tunnel is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CertificateRequest {
+    /// PKCS#10 as PEM, with a key of P-256 that never left the machine; nothing but the key is taken from it.
+    pub csr: String,
+}
+
+/// What a remote machine needs for its tunnel besides its key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineCertificate {
+    /// Its certificate, PEM.
+    pub certificate_pem: String,
+    /// The authority that signed it and the gateway's own, PEM; for tunnels alone.
+    pub authority_pem: String,
+    /// The name in the gateway's certificate, whatever address is dialled.
+    pub name: String,
+    /// When the certificate ends; ask again before.
+    pub expires_at: jiff::Timestamp,
+    /// Where the gateway listens for tunnels; behind another address where it listens on all.
+    pub address: String,
 }
 
 /// An agent's wish to reach something.

@@ -77,9 +77,13 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream) {
         }
     };
     let serving = shared.clone();
-    let ended = serve_http(&shared, stream, version, move |request| {
-        answer(serving.clone(), request)
-    })
+    let ended = serve_http(
+        &shared.limits,
+        &shared.draining,
+        stream,
+        version,
+        move |request| answer(serving.clone(), request),
+    )
     .await;
     match ended {
         Ok(()) => {}
@@ -108,7 +112,7 @@ async fn version_of(stream: &mut Stream) -> io::Result<Option<Version>> {
 }
 
 /// One request to the proxy itself.
-async fn answer(shared: Arc<Shared>, mut request: Request<Incoming>) -> Response<Body> {
+async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
     let known = owner(&shared, request.headers(), &PROXY_AUTHORIZATION);
     // To the gateway itself, not through it: a client of DNS over HTTPS logs in as at any server.
     let names = doh::is_query(&request) && request.uri().authority().is_none();
@@ -123,6 +127,15 @@ async fn answer(shared: Arc<Shared>, mut request: Request<Incoming>) -> Response
     if names {
         return doh::answer(&shared, &session, request).await;
     }
+    carry(shared, session, request).await
+}
+
+/// One request to a proxy by a session that is known.
+pub(super) async fn carry(
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+    mut request: Request<Incoming>,
+) -> Response<Body> {
     let target = match target(&request) {
         Ok(target) => target,
         Err(fault) => return malformed(&shared, &session, &request, fault).await,
@@ -130,6 +143,7 @@ async fn answer(shared: Arc<Shared>, mut request: Request<Incoming>) -> Response
     let door = shared.doors.of(&session);
     if request.method() == Method::CONNECT {
         let upgrade = hyper::upgrade::on(&mut request);
+        let target = door.meant(target);
         let held = request.extensions_mut().remove::<Arc<InFlight>>();
         let serving = shared.clone();
         shared.tasks.spawn(async move {

@@ -3,7 +3,7 @@ use crate::Shared;
 use crate::connection;
 use crate::control::types::Verdict;
 use crate::intake::{Door, Intake};
-use crate::names::{serve, synthetic};
+use crate::names::serve;
 use crate::stream::Stream;
 use sallyport_policy::{Destination, Host};
 use socket2::SockRef;
@@ -75,7 +75,10 @@ async fn accepted(shared: Arc<Shared>, session: &str, door: Arc<Door>, stream: T
             () = shared.draining.cancelled() => {}
         };
     }
-    let destination = destination(&door, target);
+    let destination = door.meant(Destination {
+        host: Host::Address(target.ip()),
+        port: target.port(),
+    });
     connection::serve(
         shared,
         Intake {
@@ -86,20 +89,6 @@ async fn accepted(shared: Arc<Shared>, session: &str, door: Arc<Door>, stream: T
         },
     )
     .await;
-}
-
-/// The name that a synthetic address stands for, or the address itself. A synthetic address without a name stays an
-/// address, which no policy can make reachable: its refusal can be read like any other.
-fn destination(door: &Door, target: SocketAddr) -> Destination {
-    let host = match door.names.name(target.ip()) {
-        Some(name) => Host::Name(name.into()),
-        None => Host::Address(unmapped(target.ip())),
-    };
-    debug_assert!(matches!(host, Host::Address(_)) || synthetic::is_synthetic(target.ip()));
-    Destination {
-        host,
-        port: target.port(),
-    }
 }
 
 /// Where the client meant to go (`SO_ORIGINAL_DST`). The listener itself as destination would be a loop.

@@ -2,6 +2,7 @@
 use crate::control::types::SessionSpec;
 pub use crate::state_file::StateError;
 use crate::state_file::{StateFile, Table};
+use jiff::Timestamp;
 use sallyport_policy::Grant;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,6 +20,18 @@ pub(super) struct Kept {
     /// By credential; the first is the one shown.
     pub(super) placeholders: BTreeMap<String, Vec<String>>,
     pub(super) grants: Vec<Grant>,
+    /// Of its machine, the newest last.
+    #[serde(default)]
+    pub(super) certificates: Vec<Certificate>,
+}
+
+/// A certificate that was issued for a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// SHA-256 of its DER, hex.
+    pub fingerprint: String,
+    /// When it ends.
+    pub expires_at: Timestamp,
 }
 
 /// The file of sessions.

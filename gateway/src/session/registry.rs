@@ -176,6 +176,7 @@ impl Sessions {
                 proxy_token: random_token()?,
                 placeholders: Placeholders::new(),
                 grants: Vec::new(),
+                certificates: Vec::new(),
             },
         };
         self.install(id, there, kept, Ok(policy))?;

@@ -41,3 +41,7 @@ mod stand;
 mod tls_down;
 #[cfg(test)]
 mod tls_up;
+#[cfg(test)]
+mod tunnel;
+#[cfg(test)]
+mod tunnel_in;

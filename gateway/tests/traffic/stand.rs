@@ -7,12 +7,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use sallyport_gateway::audit::Sink;
 use sallyport_gateway::control::types::{AuditRecord, SessionSpec};
 use sallyport_gateway::downstream::Ways;
+use sallyport_gateway::downstream::mtls::Entrance;
 use sallyport_gateway::limits::Limits;
 use sallyport_gateway::names::resolve::Resolver;
 use sallyport_gateway::secret::source::Variables;
 use sallyport_gateway::secret::{SecretStore, Sources, Value};
 use sallyport_gateway::session::Sessions;
 use sallyport_gateway::tls::authority::Authority;
+use sallyport_gateway::tls::machine::TunnelAuthority;
 use sallyport_gateway::upstream::Outlet;
 use sallyport_gateway::{Assembly, Gateway, install_crypto};
 use sallyport_policy::{PolicyText, Who};
@@ -68,6 +70,8 @@ pub(crate) struct Stand {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) sink: Sink,
     pub(crate) proxy: SocketAddr,
+    pub(crate) tunnel: SocketAddr,
+    pub(crate) tunnels: Arc<TunnelAuthority>,
     pub(crate) token: String,
     pub(crate) placeholder: String,
     pub(crate) ca_pem: String,
@@ -122,12 +126,18 @@ impl Stand {
         let authority = Arc::new(Authority::open(&folder.path().join("ca")).unwrap());
         let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = proxy.local_addr().unwrap();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let entrance = Entrance::open(folder.path(), any).await.unwrap();
+        let (tunnel, tunnels) = (entrance.tunnels.address, entrance.tunnels.authority.clone());
         let gateway = Gateway::new(Assembly {
             sessions: sessions.clone(),
             sink: sink.clone(),
             authority,
             upstream: outlet,
-            ways: Ways::new(proxy),
+            ways: Ways {
+                tunnel: Some(entrance),
+                ..Ways::new(proxy)
+            },
             limits,
         })
         .unwrap();
@@ -141,6 +151,8 @@ impl Stand {
             sessions,
             sink,
             proxy: address,
+            tunnel,
+            tunnels,
             token: String::new(),
             placeholder: String::new(),
             port,
