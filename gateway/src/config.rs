@@ -57,6 +57,9 @@ struct RawServe {
     /// Address on which remote machines' tunnels are accepted; none are without it
     #[arg(long, value_name = "ADDRESS:PORT")]
     tunnel: Option<SocketAddr>,
+    /// Address for `/metrics`, `/healthz` and `/readyz`, besides the control socket; port 0 takes any
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
     /// PEM file of authorities trusted upstream besides the system's; may be given several times
     #[arg(long, value_name = "FILE")]
     upstream_ca: Vec<PathBuf>,
@@ -188,6 +191,7 @@ impl Arguments {
                     handover: raw.handover.unwrap_or_else(|| state.join("handover.sock")),
                     proxy: raw.proxy,
                     tunnel: raw.tunnel,
+                    metrics: raw.metrics,
                     upstream_roots_pem,
                     dns: raw.dns,
                     // What is no text cannot be a secret for a header, and is left out.

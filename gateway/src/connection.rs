@@ -33,6 +33,7 @@ enum Look {
 
 /// Takes a connection through its stages. Returns when it is over; everything refused here has left a record.
 pub async fn serve(shared: Arc<Shared>, intake: Intake) {
+    let _open = shared.metrics.path().connection();
     let decided = decide(&intake, Moment::Connect);
     if let Decision::Allow(permit) = &decided.decision {
         return match permit.protocol() {

@@ -8,5 +8,6 @@ pub mod handover;
 mod policies;
 pub mod serve;
 pub mod types;
+pub mod watch;
 
 pub use serve::{Control, SocketError, bind};

@@ -8,6 +8,7 @@ pub mod pace;
 pub mod refusal;
 pub mod stop;
 pub mod track;
+pub mod via;
 
 pub use crate::payload::{Body, Fault, empty_body};
 

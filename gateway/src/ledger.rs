@@ -6,6 +6,7 @@
 use crate::audit::{AuditError, OPEN, Sink};
 use crate::control::types::{AuditRecord, Verdict};
 use crate::metrics::Metrics;
+use crate::metrics::path::Exchange;
 use crate::secret::SessionSecrets;
 use crate::session::exceeded::Exceeded;
 use crate::session::{Decided, Session};
@@ -206,21 +207,20 @@ impl Ledger {
 
     /// Writes the only record, durable before this returns.
     pub async fn write_closed(mut self, ending: &str) -> Result<(), AuditError> {
-        self.closed = true;
-        let record = self.snapshot(ending);
+        let record = self.last(ending);
         self.recorder.sink.write(record).await.map(|_| ())
     }
 
     /// Notes the end, waiting while the log's queue is full.
     pub async fn close(mut self, ending: &str) {
-        self.closed = true;
-        report(self.recorder.sink.note(self.snapshot(ending)).await);
+        let record = self.last(ending);
+        report(self.recorder.sink.note(record).await);
     }
 
     /// Notes the end in the background.
     pub fn end(mut self, ending: &str) {
-        self.closed = true;
-        self.spawn(self.snapshot(ending));
+        let record = self.last(ending);
+        self.spawn(record);
     }
 
     fn reason(&mut self, verdict: Verdict, reason: Reason) {
@@ -232,6 +232,21 @@ impl Ledger {
     fn refused(&mut self, verdict: Verdict, refusal: &Refusal) {
         self.reason(verdict, refusal.reason.clone());
         self.record.refusal = Some(refusal.clone());
+    }
+
+    /// The last record, which is counted.
+    fn last(&mut self, ending: &str) -> AuditRecord {
+        self.closed = true;
+        let record = self.snapshot(ending);
+        self.recorder.metrics.path().exchange(Exchange {
+            kind: &record.kind,
+            verdict: record.verdict,
+            bytes_out: record.bytes_out,
+            bytes_in: record.bytes_in,
+            redactions: record.credentials_redacted.len(),
+            lasted: self.started.elapsed(),
+        });
+        record
     }
 
     fn snapshot(&self, ending: &str) -> AuditRecord {
@@ -263,7 +278,8 @@ impl Ledger {
 impl Drop for Ledger {
     fn drop(&mut self) {
         if !self.closed && tokio::runtime::Handle::try_current().is_ok() {
-            self.spawn(self.snapshot("the client went away"));
+            let record = self.last("the client went away");
+            self.spawn(record);
         }
     }
 }

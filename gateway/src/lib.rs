@@ -32,6 +32,7 @@ pub mod upstream;
 use audit::Sink;
 use downstream::Ways;
 use downstream::mtls::{self, Entrance};
+use http::via::Pseudonym;
 use intake::Doors;
 use ledger::Recorder;
 use limits::Limits;
@@ -91,6 +92,7 @@ pub struct Shared {
     pub(crate) upstream: Upstream,
     pub(crate) doors: Doors,
     pub(crate) metrics: Metrics,
+    pub(crate) pseudonym: Pseudonym,
     pub(crate) proxy_places: Arc<Semaphore>,
     pub(crate) draining: CancellationToken,
     pub(crate) tasks: TaskTracker,
@@ -114,9 +116,10 @@ impl Gateway {
         let shared = Shared {
             sessions: assembly.sessions,
             recorder: Recorder::new(assembly.sink, tasks.clone(), metrics.clone()),
-            leaves: Leaves::new(assembly.authority)?,
-            upstream: Upstream::new(assembly.upstream, own, limits.clone())?,
+            leaves: Leaves::new(assembly.authority, metrics.path().clone())?,
+            upstream: Upstream::new(assembly.upstream, own, (limits.clone(), metrics.path().clone()))?,
             metrics,
+            pseudonym: Pseudonym::random()?,
             proxy_places: Arc::new(Semaphore::new(limits.proxy_connections)),
             doors: Doors::new(limits.clone(), draining.clone()),
             limits,

@@ -1,11 +1,16 @@
 //! What the gateway counts, as OpenMetrics text. Labels are bounded: verdicts, outcomes, and the standing policies.
+pub mod histogram;
+pub mod path;
+
 use crate::control::types::{StandingPolicies, Verdict};
+use path::{Collected, Path};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::sync::Arc;
 
 /// How [`Metrics::render`]'s text is announced.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -50,6 +55,7 @@ pub struct Metrics {
     denied: Counter,
     asked: Counter,
     observed: Counter,
+    path: Arc<Path>,
 }
 
 impl Metrics {
@@ -61,6 +67,11 @@ impl Metrics {
             Outcome::Unchanged => "unchanged",
         };
         self.reloads.get_or_create(&Reload { outcome }).inc();
+    }
+
+    /// The counters of the data path.
+    pub fn path(&self) -> &Arc<Path> {
+        &self.path
     }
 
     /// Counts a decision. One addition; other verdicts than a policy's are not counted.
@@ -129,6 +140,7 @@ impl Metrics {
             "Sessions for which nothing passes, since their policy cannot be used",
             policies.closed.len(),
         );
+        registry.register_collector(Box::new(Collected(self.path.clone())));
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)

@@ -16,6 +16,7 @@ use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 mod bind;
+pub mod brake;
 pub mod certificate;
 mod check;
 pub mod exceeded;

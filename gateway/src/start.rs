@@ -1,26 +1,26 @@
 //! A gateway's life: the state folder taken, every part opened, served until told to stop, everything written down.
-use crate::audit::{AuditError, Sink};
-use crate::control::{self, Control, SocketError, handover};
+mod fault;
+mod hold;
+
+pub use fault::StartError;
+pub use hold::{hold, prepare, tell_running};
+
+use crate::audit::Sink;
+use crate::control::{self, Control, handover};
 use crate::downstream::Ways;
-use crate::downstream::mtls::{Entrance, EntranceError};
+use crate::downstream::mtls::Entrance;
 use crate::limits::Limits;
-use crate::names::resolve::{Resolver, ResolverError};
+use crate::names::resolve::Resolver;
 use crate::secret::source::Variables;
-use crate::secret::store::StoreError;
 use crate::secret::{SecretStore, Sources};
 use crate::session::Sessions;
-use crate::session::keep::StateError;
-use crate::standing::{self, Standing, StandingError};
-use crate::tls::authority::{Authority, AuthorityError};
+use crate::standing::{self, Standing};
+use crate::tls::authority::Authority;
 use crate::upstream::{Outlet, Parent, ParentSpec};
-use crate::{Assembly, AssemblyError, Gateway};
-use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::{Assembly, Gateway};
 use serde::Serialize;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +42,8 @@ pub struct Serve {
     pub proxy: SocketAddr,
     /// Address for tunnels, if any.
     pub tunnel: Option<SocketAddr>,
+    /// Address for metrics and health, if they are to have one.
+    pub metrics: Option<SocketAddr>,
     /// PEM of authorities trusted upstream besides the system's.
     pub upstream_roots_pem: Vec<u8>,
     /// The proxy that the way out leads through.
@@ -52,80 +54,6 @@ pub struct Serve {
     pub variables: Variables,
 }
 
-/// Why a gateway does not start. The operator's to mend.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The state folder cannot be used.
-    #[error("the state folder `{}` cannot be used: {error}", .path.display())]
-    State {
-        /// Path.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// Another gateway has the state folder.
-    #[error("a gateway runs on `{}` already (process {pid}); stop it, or give another folder with `--state DIR`", .path.display())]
-    Running {
-        /// Path.
-        path: PathBuf,
-        /// Its process id, as it wrote it down.
-        pid: String,
-    },
-    /// The proxy's address cannot be had.
-    #[error(
-        "the explicit proxy cannot listen on `{address}`: {error}; give another with `--proxy ADDRESS:PORT` (port 0 takes any)"
-    )]
-    Proxy {
-        /// Address.
-        address: SocketAddr,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// Where tunnels come in.
-    #[error(transparent)]
-    Tunnel(#[from] EntranceError),
-    /// The authority that signs leaves.
-    #[error(transparent)]
-    Authority(#[from] AuthorityError),
-    /// The secret store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The audit log.
-    #[error(transparent)]
-    Audit(#[from] AuditError),
-    /// The sessions' file.
-    #[error(transparent)]
-    Sessions(#[from] StateError),
-    /// The standing policies.
-    #[error("the standing policies cannot be opened: {0}")]
-    Standing(#[from] StandingError),
-    /// The control sockets.
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    /// Name servers.
-    #[error(transparent)]
-    Resolver(#[from] ResolverError),
-    /// The rest.
-    #[error(transparent)]
-    Assembly(#[from] AssemblyError),
-    /// Signals, or the readiness line.
-    #[error("the system refused: {0}")]
-    System(#[from] io::Error),
-}
-
-impl StartError {
-    /// Whether trying again later may help, without anybody doing anything.
-    pub fn is_passing(&self) -> bool {
-        matches!(
-            self,
-            Self::Running { .. }
-                | Self::Proxy { .. }
-                | Self::Tunnel(EntranceError::Address { .. })
-                | Self::Socket(SocketError::Taken(_))
-        )
-    }
-}
-
 /// The line on standard output that says that every socket listens.
 #[derive(Debug, Serialize)]
 struct Ready<'a> {
@@ -134,84 +62,10 @@ struct Ready<'a> {
     proxy: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     tunnel: Option<SocketAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<SocketAddr>,
     control: &'a Path,
     handover: &'a Path,
-}
-
-/// Holds the state folder for one gateway; let go when dropped, and by the system when the process dies.
-#[derive(Debug)]
-pub struct Held {
-    _lock: File,
-}
-
-/// Makes the state folder if it is not there.
-pub fn prepare(state: &Path) -> Result<(), StartError> {
-    let fail = |error| StartError::State {
-        path: state.to_owned(),
-        error,
-    };
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(state)
-        .map_err(fail)
-}
-
-/// Takes the state folder; fails where another gateway has it.
-pub fn hold(state: &Path) -> Result<Held, StartError> {
-    let fail = |error| StartError::State {
-        path: state.to_owned(),
-        error,
-    };
-    let mut lock = open_lock(state).map_err(fail)?;
-    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Err(StartError::Running {
-            path: state.to_owned(),
-            pid: written_pid(&mut lock),
-        });
-    }
-    let write = |lock: &mut File| {
-        lock.set_len(0)?;
-        lock.rewind()?;
-        lock.write_all(std::process::id().to_string().as_bytes())
-    };
-    write(&mut lock).map_err(fail)?;
-    Ok(Held { _lock: lock })
-}
-
-/// Tells a gateway that runs on this state folder to read all values anew; whether there is one.
-pub fn tell_running(state: &Path) -> Result<bool, StartError> {
-    let fail = |error: io::Error| StartError::State {
-        path: state.to_owned(),
-        error,
-    };
-    let mut lock = open_lock(state).map_err(fail)?;
-    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-        return Ok(false);
-    }
-    let pid = written_pid(&mut lock).parse().ok().and_then(Pid::from_raw);
-    let Some(pid) = pid else { return Ok(false) };
-    kill_process(pid, Signal::HUP).map_err(|error| fail(error.into()))?;
-    Ok(true)
-}
-
-fn open_lock(state: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .mode(0o600);
-    options.open(state.join("gateway.lock"))
-}
-
-fn written_pid(lock: &mut File) -> String {
-    let mut text = String::new();
-    match lock.take(20).read_to_string(&mut text) {
-        Ok(_) if !text.is_empty() => text,
-        _ => "unknown".to_owned(),
-    }
 }
 
 /// Everything that listens, and what it works on.
@@ -224,6 +78,7 @@ struct Parts {
     handover: UnixListener,
     proxy: SocketAddr,
     tunnel: Option<SocketAddr>,
+    metrics: Option<TcpListener>,
 }
 
 /// Serves until SIGTERM or SIGINT, then ends in order. SIGHUP reads all values and the standing policies anew.
@@ -244,6 +99,19 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
         host,
         stop.clone(),
     ));
+    let metrics = match parts.metrics {
+        None => None,
+        Some(listener) => {
+            let address = listener.local_addr()?;
+            let watched = control::watch::serve(listener, parts.control.1.clone());
+            tasks.spawn(async move {
+                if let Err(error) = watched.await {
+                    tracing::error!(%error, "metrics are not served any more");
+                }
+            });
+            Some(address)
+        }
+    };
     let api = control::serve::serve(parts.control.0, parts.control.1);
     tasks.spawn(async move {
         if let Err(error) = api.await {
@@ -258,6 +126,7 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
         pid: std::process::id(),
         proxy: &parts.proxy.to_string(),
         tunnel: parts.tunnel,
+        metrics,
         control: &control,
         handover: &handover,
     })?;
@@ -303,6 +172,14 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
     let address = proxy.local_addr()?;
     let entrance = Entrance::open_if(state, serve.tunnel).await?;
     let tunnels = entrance.as_ref().map(|entrance| entrance.tunnels.clone());
+    let metrics_listener = match serve.metrics {
+        None => None,
+        Some(address) => Some(
+            TcpListener::bind(address)
+                .await
+                .map_err(|error| StartError::Metrics { address, error })?,
+        ),
+    };
     let control = control::bind(&serve.control)?;
     let handover = control::bind(&serve.handover)?;
     let gateway = Gateway::new(Assembly {
@@ -316,6 +193,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
         },
         ways: Ways {
             tunnel: entrance,
+            own: own_addresses(metrics_listener.as_ref())?,
             ..Ways::new(proxy)
         },
         limits: Limits::default(),
@@ -342,7 +220,12 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
         handover,
         proxy: address,
         tunnel: tunnels.map(|tunnels| tunnels.address),
+        metrics: metrics_listener,
     })
+}
+
+fn own_addresses(metrics: Option<&TcpListener>) -> io::Result<Vec<SocketAddr>> {
+    metrics.map(TcpListener::local_addr).into_iter().collect()
 }
 
 /// Reads all values anew, beside the serving.

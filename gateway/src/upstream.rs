@@ -18,6 +18,7 @@ pub use parent::{Direct, Parent, ParentSpec};
 
 use crate::ledger::Traffic;
 use crate::limits::Limits;
+use crate::metrics::path::{Path, Phase};
 use crate::names::resolve::{Known, Resolver};
 use crate::payload::{Body, empty_body};
 use crate::secret::client_certificate::Identity;
@@ -35,6 +36,7 @@ use speak::{Unsent, first_byte, http1, http2};
 use spoken::Spoken;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::time::timeout;
 use trust::Trust;
 
@@ -46,6 +48,7 @@ pub struct Upstream {
     trust: Trust,
     pool: Arc<Pool>,
     limits: Arc<Limits>,
+    counters: Arc<Path>,
 }
 
 /// How the gateway itself reaches the internet.
@@ -94,7 +97,11 @@ pub struct Answered {
 
 impl Upstream {
     /// `own` are this gateway's listeners, never dialled.
-    pub fn new(outlet: Outlet, own: Vec<SocketAddr>, limits: Arc<Limits>) -> Result<Self, UpstreamFault> {
+    pub fn new(
+        outlet: Outlet,
+        own: Vec<SocketAddr>,
+        (limits, counters): (Arc<Limits>, Arc<Path>),
+    ) -> Result<Self, UpstreamFault> {
         let pool = Arc::new(Pool::new(limits.pool_idle, limits.pool_per_destination));
         let trust = Trust::new(&outlet.roots_pem)?;
         Ok(Self {
@@ -103,6 +110,7 @@ impl Upstream {
             trust,
             pool,
             limits,
+            counters,
         })
     }
 
@@ -136,6 +144,7 @@ impl Upstream {
             .pool
             .take(&key, |address| self.still_admitted(route, address))
         {
+            self.counters.upstream_connection(true);
             match self.send_on(connection, &key, route, (parts, body)).await {
                 Ok(response) => return Ok(Answered { response, notes }),
                 Err(Unsent { fault, message }) => match (message, repeat) {
@@ -148,7 +157,10 @@ impl Upstream {
                 },
             }
         }
+        self.counters.upstream_connection(false);
+        let began = Instant::now();
         let connection = self.open(&key, (route, identity.as_deref()), &mut notes).await?;
+        self.counters.took(Phase::Dial, began.elapsed());
         let sent = self.send_on(connection, &key, route, (parts, body)).await;
         sent.map(|response| Answered { response, notes })
             .map_err(|unsent| unsent.fault)

@@ -107,6 +107,8 @@ fn it_serves_keeps_sessions_over_a_kill_and_stops_in_order() {
     let (status, health) = first.call("GET", "/healthz", "");
     assert_eq!(status, 200);
     assert!(health.contains(&first.child.id().to_string()), "{health}");
+    let (status, ready) = first.call("GET", "/readyz", "");
+    assert_eq!((status, ready.as_str()), (200, r#"{"ready":true,"faults":[]}"#));
     assert_eq!(first.call("PUT", "/v1/sessions/r", &spec()).0, 200);
     let (_, before) = first.call("GET", "/v1/sessions/r", "");
     for socket in ["gateway.sock", "handover.sock"] {
@@ -164,6 +166,44 @@ fn certificates_for_tunnels_are_signed_where_tunnels_are_taken() {
     };
     let again = Running::start(state.path(), &["--tunnel", "127.0.0.1:0"]);
     assert_eq!(authority(&again), first, "the authority outlives the process");
+}
+
+#[test]
+fn metrics_and_health_have_a_socket_of_their_own_and_nothing_else_is_there() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Running::start(state.path(), &["--metrics", "127.0.0.1:0"]);
+    let address = gateway.ready["metrics"].as_str().unwrap();
+    let get = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nhost: g\r\nconnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let metrics = get("/metrics");
+    for line in [
+        "sallyport_connections_total 0",
+        "sallyport_connections_open 0",
+        "sallyport_phase_seconds_count{phase=\"whole\"} 0",
+        "sallyport_upstream_requests_total{connection=\"kept\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    assert!(get("/readyz").starts_with("HTTP/1.1 200 "));
+    for path in ["/v1/sessions", "/v1/audit", "/v1/secrets"] {
+        assert!(get(path).starts_with("HTTP/1.1 404 "), "{path}");
+    }
+    let taken = output(
+        state.path().join("other").as_path(),
+        &["serve", "--metrics", address],
+        "",
+    );
+    let text = fails_with(75, &taken);
+    assert!(text.contains(address) && text.contains("--metrics"), "{text}");
 }
 
 #[test]

@@ -15,6 +15,9 @@ pub struct Limits {
     pub response_bytes: Option<u64>,
     /// Requests and streams begun.
     pub rate: Option<Rate>,
+    /// Body bytes in a second, both ways together. What is more waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<u64>,
 }
 
 /// So many in so much time.

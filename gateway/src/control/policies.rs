@@ -4,12 +4,11 @@ use super::serve::Control;
 use super::types::{
     PolicyCheck, PolicyKey, PolicyVersion, Publication, Rollback, StandingPolicies, Withdrawal,
 };
-use crate::metrics::CONTENT_TYPE;
 use crate::standing::StandingError;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use sallyport_policy::Problem;
 
@@ -87,15 +86,6 @@ pub(super) async fn change(
     };
     let withdrawal: Withdrawal = read(body)?;
     Ok(Json(control.standing.withdraw(parse(key)?, withdrawal).await?))
-}
-
-pub(super) async fn metrics(State(control): State<Control>) -> Answer<Response> {
-    let sessions = control.sessions.list().len();
-    let text = control
-        .metrics
-        .render(&control.standing.view(), sessions)
-        .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the gateway failed", error))?;
-    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
 }
 
 fn parse(key: &str) -> Answer<PolicyKey> {

@@ -1,5 +1,5 @@
 //! The control API's sockets and routes.
-use super::{certificates, handlers, policies};
+use super::{certificates, handlers, policies, watch};
 use crate::audit::Sink;
 use crate::metrics::Metrics;
 use crate::secret::SecretStore;
@@ -110,7 +110,6 @@ pub fn bind(path: &Path) -> Result<UnixListener, SocketError> {
 /// The routes.
 pub fn router(control: Control) -> Router {
     Router::new()
-        .route("/healthz", get(handlers::health))
         .route("/v1/sessions", get(handlers::list_sessions))
         .route(
             "/v1/sessions/{id}",
@@ -135,7 +134,7 @@ pub fn router(control: Control) -> Router {
             "/v1/policies/{*key}",
             get(policies::look).put(policies::publish).post(policies::change),
         )
-        .route("/metrics", get(policies::metrics))
+        .merge(watch::routes())
         .fallback(handlers::unknown)
         .layer(DefaultBodyLimit::max(BODY))
         .with_state(control)

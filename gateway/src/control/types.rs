@@ -5,6 +5,7 @@
 //! | call | body | answer |
 //! | --- | --- | --- |
 //! | `GET /healthz` | | [`Health`] |
+//! | `GET /readyz` | | [`Readiness`]; 503 where it is not ready |
 //! | `PUT /v1/sessions/{id}` | [`SessionSpec`] | [`SessionView`]; idempotent: a second one replaces the policy, keeps placeholders and grants |
 //! | `GET /v1/sessions` | | `[`[`SessionView`]`]` |
 //! | `GET /v1/sessions/{id}` | | [`SessionView`] |
@@ -51,6 +52,15 @@ pub struct Health {
     pub pid: u32,
     /// Address of the explicit proxy.
     pub proxy: String,
+}
+
+/// Whether the gateway takes work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Readiness {
+    /// Nothing is in the way.
+    pub ready: bool,
+    /// What is in the way, in words.
+    pub faults: Vec<String>,
 }
 
 /// What a session is made from.

@@ -10,6 +10,7 @@ use crate::Shared;
 use crate::audit::AuditError;
 use crate::control::types::Verdict;
 use crate::ledger::Ledger;
+use crate::metrics::path::Phase;
 use crate::payload::{Body, Fault};
 use crate::secret::SessionSecrets;
 use crate::session::quota::Pass;
@@ -22,6 +23,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use sallyport_policy::{Decision, HttpRequest, Moment, Permit};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::watch;
 
 /// What was decided on, and the right to send it.
@@ -73,6 +75,9 @@ async fn attempt(
         )));
     }
     let (mut parts, body) = request.into_parts();
+    if shared.pseudonym.is_in(&parts.headers) {
+        return Err(Stop::Loop);
+    }
     let mut asked = head::read(&parts, &channel.destination, channel.tls).map_err(Stop::Head)?;
     ledger.asked(&asked.method, asked.path.as_str());
     let upgrade = is_upgrade(&parts.headers);
@@ -130,6 +135,10 @@ fn prepare(
     ledger: &mut Ledger,
 ) -> Result<Prepared, Stop> {
     forward::decided_target(&mut parts, &request).map_err(unfit)?;
+    shared
+        .pseudonym
+        .add_to(&mut parts.headers, parts.version)
+        .map_err(unfit)?;
     let secrets = channel.session.secrets();
     let outbound = secrets
         .outbound(&permit, channel.tls, &mut parts)
@@ -191,7 +200,10 @@ async fn send(
         tls: channel.tls,
         traffic: &traffic,
     };
-    match shared.upstream.send(route, prepared.parts, prepared.body).await {
+    let began = Instant::now();
+    let answered = shared.upstream.send(route, prepared.parts, prepared.body).await;
+    shared.metrics.path().took(Phase::Upstream, began.elapsed());
+    match answered {
         Ok(answered) if answered.response.status() == StatusCode::SWITCHING_PROTOCOLS => Err(Stop::Upstream(
             UpstreamFault::Malformed("it switched protocols unasked".to_owned()),
         )),
@@ -220,6 +232,9 @@ async fn release(
         return refuse(Stop::Limit(exceeded), channel, ledger, (method, asked)).await;
     }
     forward::strip_answer(&mut parts.headers);
+    if let Err(error) = shared.pseudonym.add_to(&mut parts.headers, parts.version) {
+        return refuse(unfit(error), channel, ledger, (method, asked)).await;
+    }
     ledger.status(parts.status);
     ledger
         .traffic()

@@ -23,6 +23,8 @@ pub enum Stop {
     Limit(Exceeded),
     /// A credential was about to go where it must not.
     Leak(Leak),
+    /// The request has been here before.
+    Loop,
     /// The request wants to speak another protocol on.
     Upgrade,
     /// The answer is coded in a way that is not known here.
@@ -72,6 +74,12 @@ impl Stop {
             Self::Leak(leak) => {
                 of(StatusCode::FORBIDDEN, "a credential must not go there", "http_request_denied", leak.sentence.clone())
             }
+            Self::Loop => of(
+                StatusCode::LOOP_DETECTED,
+                "the request goes round in a circle",
+                "proxy_loop_detected",
+                format!("its `Via` says that it has passed this gateway already; `{host}` leads back here"),
+            ),
             Self::Upgrade => of(
                 StatusCode::NOT_IMPLEMENTED,
                 "upgrades are not supported",
@@ -113,7 +121,9 @@ impl Stop {
             Self::Refused(..) | Self::Limit(_) | Self::Audit(_) => return None,
             Self::Head(fault) => (Verdict::Malformed, fault.to_string()),
             Self::Leak(leak) => (Verdict::Denied, leak.sentence.clone()),
-            Self::Undecided(_) | Self::Upgrade | Self::Opaque(_) => (Verdict::Denied, detail.to_owned()),
+            Self::Undecided(_) | Self::Loop | Self::Upgrade | Self::Opaque(_) => {
+                (Verdict::Denied, detail.to_owned())
+            }
             Self::Upstream(UpstreamFault::Address(_)) => (Verdict::Denied, detail.to_owned()),
             Self::Upstream(UpstreamFault::RequestBody(why)) => {
                 (Verdict::Malformed, format!("the request's body broke off: {why}"))

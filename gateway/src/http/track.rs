@@ -3,6 +3,7 @@ use super::body::OutgoingGuard;
 use crate::ledger::{Ledger, Traffic};
 use crate::payload::Fault;
 use crate::secret::Leak;
+use crate::session::brake::Brake;
 use crate::session::exceeded::Exceeded;
 use crate::session::quota::Pass;
 use bytes::{Bytes, BytesMut};
@@ -61,6 +62,7 @@ pub struct RequestBody<B> {
     inner: Pin<Box<B>>,
     guard: Option<OutgoingGuard>,
     pass: Option<Arc<Pass>>,
+    brake: Brake,
     fate: RequestFate,
     traffic: Arc<Traffic>,
     idle: IdleTimer,
@@ -84,6 +86,7 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
             inner: Box::pin(inner),
             guard,
             pass: None,
+            brake: Brake::default(),
             fate: fate.clone(),
             traffic,
             idle: IdleTimer::new(idle),
@@ -114,6 +117,9 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
     fn let_go(&mut self, piece: Bytes) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         if let Some(Err(exceeded)) = self.pass.as_ref().map(|pass| pass.send(piece.len())) {
             return self.stop(Cut::Limit(exceeded));
+        }
+        if let Some(pass) = &self.pass {
+            self.brake.passed(pass, piece.len());
         }
         self.traffic
             .bytes_out
@@ -159,6 +165,7 @@ where
             ready!(gate.poll(cx));
             this.gate = None;
         }
+        ready!(this.brake.poll(cx));
         loop {
             let Poll::Ready(frame) = this.inner.as_mut().poll_frame(cx) else {
                 ready!(this.idle.poll(cx));
@@ -221,6 +228,7 @@ pub struct AnswerBody<B> {
     inner: Pin<Box<B>>,
     ledger: Option<Ledger>,
     pass: Option<Arc<Pass>>,
+    brake: Brake,
     traffic: Arc<Traffic>,
     idle: IdleTimer,
     due: Option<Pin<Box<Sleep>>>,
@@ -241,6 +249,7 @@ where
             inner: Box::pin(inner),
             ledger: Some(ledger),
             pass: Some(pass),
+            brake: Brake::default(),
             idle: IdleTimer::new(idle),
             due: (!recorded).then(|| Box::pin(sleep_until(Instant::now() + RECORD_DUE))),
             hint,
@@ -282,6 +291,7 @@ where
                 ledger.note_open();
             }
         }
+        ready!(this.brake.poll(cx));
         let Poll::Ready(frame) = this.inner.as_mut().poll_frame(cx) else {
             ready!(this.idle.poll(cx));
             this.end("incomplete: upstream idle");
@@ -294,6 +304,9 @@ where
                     if let Some(Err(exceeded)) = this.pass.as_ref().map(|pass| pass.receive(piece.len())) {
                         this.end(&format!("incomplete: {exceeded}"));
                         return Poll::Ready(Some(Err(exceeded.into())));
+                    }
+                    if let Some(pass) = &this.pass {
+                        this.brake.passed(pass, piece.len());
                     }
                     let count = piece.len() as u64;
                     this.traffic.bytes_in.fetch_add(count, Ordering::Relaxed);

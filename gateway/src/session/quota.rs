@@ -17,6 +17,9 @@ const BLOCKS: u64 = 64;
 /// The largest block, in bytes.
 const LARGEST_BLOCK: u64 = 16 << 20;
 
+/// What may pass at once, before its pace is looked at.
+const HEAD_START: Duration = Duration::from_millis(100);
+
 /// Bounds, each with the id of the rule that sets it.
 type Bounds = [(String, Limits)];
 
@@ -33,6 +36,8 @@ struct Counter {
     under_way: u32,
     /// When everything begun so far would have begun at an even pace, and the rate that it was reckoned by.
     due: Option<(Instant, Rate)>,
+    /// When everything that passed so far would have passed at the rule's pace.
+    flowed: Option<Instant>,
     sent: u64,
     /// What the disk says of `sent`: never less.
     written: u64,
@@ -139,6 +144,17 @@ impl Quotas {
         })
     }
 
+    /// How long the next piece has to wait after `count` bytes have passed.
+    fn pace(&self, bounds: &Bounds, count: u64, now: Instant) -> Option<Duration> {
+        let mut counters = self.lock();
+        bounds
+            .iter()
+            .filter_map(|(rule, limits)| Some((rule, limits.bandwidth?)))
+            .map(|(rule, most)| counters.entry(rule.clone()).or_default().flow(count, most, now))
+            .max()
+            .filter(|wait| !wait.is_zero())
+    }
+
     fn give_back(&self, bounds: &Bounds, count: u64) {
         let mut counters = self.lock();
         for (rule, _) in totals(bounds) {
@@ -214,6 +230,14 @@ impl Counter {
         now + ahead + window(rate) / rate.count.max(1)
     }
 
+    /// Counts bytes that passed at `most` a second; how far they are ahead of that.
+    fn flow(&mut self, count: u64, most: u64, now: Instant) -> Duration {
+        let took = Duration::from_secs_f64(count as f64 / most.max(1) as f64);
+        let flowed = self.flowed.map_or(now, |flowed| flowed.max(now)) + took;
+        self.flowed = Some(flowed);
+        (flowed - now).saturating_sub(HEAD_START)
+    }
+
     fn begin(&mut self, limits: &Limits, now: Instant) {
         self.under_way = self.under_way.saturating_add(1);
         if let Some(rate) = limits.rate {
@@ -257,6 +281,14 @@ impl Pass {
     /// Whether an answer of a known length may come.
     pub fn announce(&self, length: u64) -> Result<(), Exceeded> {
         self.fits(length, Some(length))
+    }
+
+    /// Counts bytes that have passed, either way; how long the next ones have to wait, if they have to.
+    pub fn pace(&self, count: usize) -> Option<Duration> {
+        let paced = self.bounds.iter().any(|(_, limits)| limits.bandwidth.is_some());
+        paced
+            .then(|| self.quotas.pace(&self.bounds, count as u64, Instant::now()))
+            .flatten()
     }
 
     fn fits(&self, total: u64, length: Option<u64>) -> Result<(), Exceeded> {

@@ -1,5 +1,6 @@
 //! Leaves: one certificate for exactly the name or address that was dialled, made once and cached.
 use super::authority::{Authority, AuthorityError, random_serial};
+use crate::metrics::path::Path;
 use moka::sync::Cache;
 use rcgen::{
     CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
@@ -39,6 +40,7 @@ pub struct Leaves {
     signing: Arc<dyn rustls::sign::SigningKey>,
     provider: Arc<rustls::crypto::CryptoProvider>,
     cache: Cache<Host, Arc<ServerConfig>>,
+    counters: Arc<Path>,
 }
 
 impl std::fmt::Debug for Leaves {
@@ -50,8 +52,8 @@ impl std::fmt::Debug for Leaves {
 }
 
 impl Leaves {
-    /// Leaves signed by `authority`, with one P-256 key for this process.
-    pub fn new(authority: Arc<Authority>) -> Result<Self, AuthorityError> {
+    /// Leaves signed by `authority`, with one P-256 key for this process; `counters` count them.
+    pub fn new(authority: Arc<Authority>, counters: Arc<Path>) -> Result<Self, AuthorityError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
@@ -66,6 +68,7 @@ impl Leaves {
             signing,
             provider,
             cache,
+            counters,
         })
     }
 
@@ -84,6 +87,7 @@ impl Leaves {
     fn make(&self, host: &Host) -> Result<Arc<ServerConfig>, LeafError> {
         let crypto = |error: &dyn std::fmt::Display| LeafError::Crypto(error.to_string());
         let leaf = self.sign(host)?;
+        self.counters.leaf_signed();
         let chain = vec![leaf, self.authority.certificate().clone()];
         let certified = CertifiedKey::new(chain, self.signing.clone());
         let mut config = ServerConfig::builder_with_provider(self.provider.clone())

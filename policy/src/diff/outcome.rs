@@ -151,6 +151,7 @@ fn bounds(limits: &Limits) -> String {
     note("bytes_out", limits.bytes_out);
     note("request_bytes", limits.request_bytes);
     note("response_bytes", limits.response_bytes);
+    note("bandwidth", limits.bandwidth);
     words.extend(
         limits
             .rate

@@ -1,5 +1,5 @@
 //! Reading `limit`: how much may pass under a rule.
-use super::quantities::{count, rate, size};
+use super::quantities::{bandwidth, count, rate, size};
 use super::reader::Reader;
 use crate::diagnostic::At;
 use crate::limits::Limits;
@@ -12,6 +12,7 @@ const LIMIT: &[&str] = &[
     "request_bytes",
     "response_bytes",
     "rate",
+    "bandwidth",
 ];
 
 pub(super) fn read_limit(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<At<Limits>> {
@@ -38,12 +39,16 @@ pub(super) fn read_limit(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option
         bytes("response_bytes"),
     );
     let rate = fields.take("rate").and_then(|node| rate(node, "`rate`", reader));
+    let bandwidth = fields
+        .take("bandwidth")
+        .and_then(|node| bandwidth(node, "`bandwidth`", reader));
     let value = Limits {
         connections,
         bytes_out,
         request_bytes,
         response_bytes,
         rate,
+        bandwidth,
     };
     if value == Limits::default() && reader.problems.len() == before {
         reader.push(

@@ -86,6 +86,21 @@ fn parse_size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
+/// `5MB/s`: bytes in a second, at least 1.
+pub(super) fn bandwidth(node: Spanned<Node>, what: &str, reader: &mut Reader<'_>) -> Option<u64> {
+    let text = reader.text(node, what)?;
+    let size = text.value.trim().strip_suffix("/s").and_then(parse_size);
+    let read = size.filter(|bytes| *bytes > 0);
+    if read.is_none() {
+        reader.push(
+            text.at
+                .error(format!("{what} cannot be `{}`", shown(&text.value)))
+                .hint("write for example `5MB/s` or `500KiB/s`"),
+        );
+    }
+    read
+}
+
 /// `20/s`, `100/m`, `1000/h`.
 pub(super) fn rate(node: Spanned<Node>, what: &str, reader: &mut Reader<'_>) -> Option<Rate> {
     let text = reader.text(node, what)?;

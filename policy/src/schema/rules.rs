@@ -172,6 +172,8 @@ struct Limit {
     response_bytes: Option<Size>,
     /// `20/s`, `100/m`, `1000/h`.
     rate: Option<String>,
+    /// `5MB/s`, both ways together; what is more waits.
+    bandwidth: Option<String>,
 }
 
 /// Bytes, or `50MB`, `10KiB`.

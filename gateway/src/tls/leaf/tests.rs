@@ -5,7 +5,7 @@ use std::collections::HashSet;
 fn leaves() -> (tempfile::TempDir, Leaves) {
     let directory = tempfile::tempdir().unwrap();
     let authority = Arc::new(Authority::open(directory.path()).unwrap());
-    let leaves = Leaves::new(authority).unwrap();
+    let leaves = Leaves::new(authority, Arc::default()).unwrap();
     (directory, leaves)
 }
 
@@ -88,7 +88,11 @@ fn a_reloaded_authority_signs_leaves_that_its_first_certificate_verifies() {
     let first = Authority::open(directory.path()).unwrap();
     let root = first.certificate().clone();
     drop(first);
-    let again = Leaves::new(Arc::new(Authority::open(directory.path()).unwrap())).unwrap();
+    let again = Leaves::new(
+        Arc::new(Authority::open(directory.path()).unwrap()),
+        Arc::default(),
+    )
+    .unwrap();
     let leaf = again.sign(&Host::parse("allowed.test").unwrap()).unwrap();
     let mut roots = rustls::RootCertStore::empty();
     roots.add(root).unwrap();
