@@ -5,6 +5,7 @@ use crate::farewell;
 use crate::intake::Intake;
 use crate::lasting::{Hold, over};
 use crate::ledger::{Ledger, Traffic};
+use crate::session::brake::Brake;
 use crate::session::quota::Pass;
 use crate::upstream::Line;
 use sallyport_policy::Permit;
@@ -49,6 +50,7 @@ pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledge
         stream: dialled.stream,
         traffic: traffic.clone(),
         pass,
+        brakes: [Brake::default(), Brake::default()],
     };
     let hold = Hold {
         door: &intake.door,
@@ -73,6 +75,8 @@ struct Counted {
     stream: Line,
     traffic: Arc<Traffic>,
     pass: Pass,
+    /// For what comes, and for what goes.
+    brakes: [Brake; 2],
 }
 
 fn add(counter: &AtomicU64, count: usize) {
@@ -85,29 +89,37 @@ impl AsyncRead for Counted {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let [brake, _] = &mut this.brakes;
+        ready!(brake.poll(cx));
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
         let count = buf.filled().len() - before;
-        if let Err(exceeded) = self.pass.receive(count) {
+        if let Err(exceeded) = this.pass.receive(count) {
             buf.set_filled(before);
             return Poll::Ready(Err(io::Error::other(exceeded)));
         }
-        add(&self.traffic.bytes_in, count);
+        brake.passed(&this.pass, count);
+        add(&this.traffic.bytes_in, count);
         Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Counted {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        let [_, brake] = &mut this.brakes;
+        ready!(brake.poll(cx));
         // Counted before it is sent, so that two streams cannot both send the last bytes.
-        self.pass.take(buf.len()).map_err(io::Error::other)?;
-        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        this.pass.take(buf.len()).map_err(io::Error::other)?;
+        let written = Pin::new(&mut this.stream).poll_write(cx, buf);
         let count = match &written {
             Poll::Ready(Ok(count)) => *count,
             _ => 0,
         };
-        self.pass.give_back(buf.len() - count);
-        add(&self.traffic.bytes_out, count);
+        this.pass.give_back(buf.len() - count);
+        brake.passed(&this.pass, count);
+        add(&this.traffic.bytes_out, count);
         written
     }
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

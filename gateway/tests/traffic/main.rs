@@ -12,6 +12,8 @@ mod fidelity;
 #[cfg(test)]
 mod fields;
 #[cfg(test)]
+mod floods;
+#[cfg(test)]
 mod granted;
 #[cfg(test)]
 mod handover;
@@ -25,6 +27,7 @@ mod observed;
 mod origin;
 #[cfg(test)]
 mod parent;
+mod pace;
 #[cfg(test)]
 mod paths;
 #[cfg(test)]

@@ -216,3 +216,30 @@ fn a_session_that_is_removed_takes_its_counts_along() {
     quotas.keeper.remove("run-1").unwrap();
     assert!(quotas.keeper.spent("run-1").unwrap().is_empty());
 }
+
+#[test]
+fn what_passes_faster_than_the_bandwidth_waits_for_its_pace() {
+    let folder = tempfile::tempdir().unwrap();
+    let quotas = quotas(folder.path());
+    let limits = Limits {
+        bandwidth: Some(1000),
+        ..Limits::default()
+    };
+    let (rule, now) = (bounds("a", limits), Instant::now());
+    assert_eq!(quotas.pace(&rule, 100, now), None, "a head start");
+    let waits = [quotas.pace(&rule, 900, now), quotas.pace(&rule, 500, now)];
+    assert_eq!(
+        waits,
+        [
+            Some(Duration::from_millis(900)),
+            Some(Duration::from_millis(1400))
+        ]
+    );
+    let later = now + Duration::from_secs(10);
+    assert_eq!(
+        quotas.pace(&rule, 100, later),
+        None,
+        "time that passed is no credit beyond the head start"
+    );
+    assert_eq!(quotas.pace(&rule, 1000, later), Some(Duration::from_secs(1)));
+}

@@ -1,0 +1,192 @@
+//! What a hostile HTTP/2 client can do to a connection: it ends that connection, reaches no origin, and stalls nobody else.
+use crate::origin::{Origin, Roots};
+use crate::stand::Stand;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// RFC 9113 section 4.1.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// `GET /` of an authority, in HPACK with static entries and one literal (RFC 7541).
+fn get(authority: &str) -> Vec<u8> {
+    let mut block = vec![0x82, 0x87, 0x84, 0x01, u8::try_from(authority.len()).unwrap()];
+    block.extend(authority.as_bytes());
+    block
+}
+
+struct Hostile {
+    read: ReadHalf<TlsStream<TcpStream>>,
+    write: WriteHalf<TlsStream<TcpStream>>,
+}
+
+impl Hostile {
+    async fn connect(stand: &Stand) -> Self {
+        let at = stand.at("allowed.test");
+        let mut stream = stand.tls(&at, "allowed.test", &["h2"]).await.unwrap();
+        stream.write_all(PREFACE).await.unwrap();
+        stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+        let (read, write) = split(stream);
+        Self { read, write }
+    }
+
+    /// Sends pieces until the connection takes no more; the error code of the GOAWAY, or none where it was just closed.
+    async fn flood(self, pieces: impl Iterator<Item = Vec<u8>> + Send + 'static) -> Option<u32> {
+        let Self { mut read, mut write } = self;
+        let writing = tokio::spawn(async move {
+            for piece in pieces {
+                if write.write_all(&piece).await.is_err() {
+                    return false;
+                }
+            }
+            true
+        });
+        let mut received = Vec::new();
+        let reading = tokio::time::timeout(Duration::from_secs(60), read.read_to_end(&mut received));
+        // A connection that is cut in the middle of a flood may end without TLS's farewell.
+        let _ended = reading.await.expect("the connection ends");
+        writing.abort();
+        goaway(&received)
+    }
+}
+
+fn goaway(mut bytes: &[u8]) -> Option<u32> {
+    let mut code = None;
+    while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = bytes {
+        let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
+        if *kind == GOAWAY {
+            code = rest
+                .get(4..8)
+                .map(|code| u32::from_be_bytes(code.try_into().unwrap()));
+        }
+        bytes = rest.get(length..)?;
+    }
+    code
+}
+
+async fn stand() -> (Stand, Origin) {
+    let roots = Roots::new();
+    let origin = Origin::echo(&roots, &["http/1.1"]).await;
+    let stand = Stand::new(&roots, origin.port).await;
+    (stand, origin)
+}
+
+/// The next client is served as if nothing had been.
+async fn assert_serving(stand: &Stand) {
+    assert!(stand.get("allowed.test", "/").await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn streams_that_are_reset_as_soon_as_they_begin_end_the_connection() {
+    let (stand, origin) = stand().await;
+    let block = get(&stand.at("allowed.test"));
+    let pieces = (0..20_000u32).map(move |number| {
+        let stream = 2 * number + 1;
+        let mut both = frame(HEADERS, END_STREAM | END_HEADERS, stream, &block);
+        both.extend(frame(RST_STREAM, 0, stream, &8u32.to_be_bytes()));
+        both
+    });
+    let code = Hostile::connect(&stand).await.flood(pieces).await;
+    // ENHANCE_YOUR_CALM (RFC 9113 section 7), unless the close overtook it.
+    assert!(code.is_none_or(|code| code == 11), "{code:?}");
+    assert!(
+        origin.seen().len() < 2_000,
+        "{} requests went out",
+        origin.seen().len()
+    );
+    assert_serving(&stand).await;
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_cut_and_reaches_nobody() {
+    let (stand, origin) = stand().await;
+    let first = frame(HEADERS, END_STREAM, 1, &get(&stand.at("allowed.test")));
+    // A literal field without indexing, `x: aaaa...`.
+    let mut field = vec![0x00, 1, b'x', 0x7f, 0x81, 0x7e];
+    field.extend(vec![b'a'; 16_256]);
+    let more = std::iter::repeat_with(move || frame(CONTINUATION, 0, 1, &field)).take(4_000);
+    let code = Hostile::connect(&stand)
+        .await
+        .flood(std::iter::once(first).chain(more))
+        .await;
+    assert!(code.is_none_or(|code| code != 0), "{code:?}");
+    assert!(origin.seen().is_empty());
+    assert_serving(&stand).await;
+}
+
+#[tokio::test]
+async fn many_small_continuations_are_cut_too() {
+    let (stand, origin) = stand().await;
+    let first = frame(HEADERS, END_STREAM, 1, &get(&stand.at("allowed.test")));
+    let more = std::iter::repeat_with(|| frame(CONTINUATION, 0, 1, &[])).take(500_000);
+    let code = Hostile::connect(&stand)
+        .await
+        .flood(std::iter::once(first).chain(more))
+        .await;
+    assert!(code.is_none_or(|code| code != 0), "{code:?}");
+    assert!(origin.seen().is_empty());
+    assert_serving(&stand).await;
+}
+
+#[tokio::test]
+async fn a_small_head_that_unfolds_into_a_large_one_is_refused() {
+    let (stand, origin) = stand().await;
+    let mut block = get(&stand.at("allowed.test"));
+    // Put `x: aaaa...` of nearly the whole table into it, then name it a thousand times.
+    block.extend([0x40, 1, b'x', 0x7f, 0x81, 0x1e]);
+    block.extend(vec![b'a'; 3_968]);
+    block.extend(vec![0xbe; 1_000]);
+    let mut connection = Hostile::connect(&stand).await;
+    let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, &block);
+    connection.write.write_all(&head).await.unwrap();
+    connection
+        .write
+        .write_all(&frame(PING, 0, 0, b"the end."))
+        .await
+        .unwrap();
+    let mut received = Vec::new();
+    let reading = tokio::time::timeout(Duration::from_secs(20), async {
+        while !received.ends_with(b"the end.") {
+            if connection.read.read_buf(&mut received).await.unwrap_or(0) == 0 {
+                break;
+            }
+        }
+    });
+    reading.await.expect("it is answered");
+    assert!(origin.seen().is_empty(), "{:?}", origin.seen().len());
+    assert_serving(&stand).await;
+}
+
+#[tokio::test]
+async fn pings_and_settings_without_end_keep_nothing_and_stall_nobody() {
+    let (stand, _origin) = stand().await;
+    let mut connection = Hostile::connect(&stand).await;
+    let flood: Vec<u8> = (0..20_000u64)
+        .flat_map(|number| {
+            let mut both = frame(PING, 0, 0, &number.to_be_bytes());
+            both.extend(frame(SETTINGS, 0, 0, &[]));
+            both
+        })
+        .collect();
+    // Nothing is read meanwhile: what the gateway would have to remember is bounded by its not reading on.
+    let writing = tokio::time::timeout(Duration::from_millis(500), connection.write.write_all(&flood));
+    let _full_or_written = writing.await;
+    assert_serving(&stand).await;
+}
