@@ -26,8 +26,9 @@ mod observed;
 #[cfg(test)]
 mod origin;
 #[cfg(test)]
-mod parent;
 mod pace;
+#[cfg(test)]
+mod parent;
 #[cfg(test)]
 mod paths;
 #[cfg(test)]
