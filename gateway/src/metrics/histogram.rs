@@ -44,7 +44,7 @@ impl Histogram {
 
 impl EncodeMetric for Histogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::MAX]);
+        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds
             .zip(self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)))
             .collect();
