@@ -89,6 +89,7 @@ impl StartError {
             Self::Running { .. }
                 | Self::Proxy { .. }
                 | Self::Metrics { .. }
+                | Self::Tunnel(EntranceError::Address { .. })
                 | Self::Socket(SocketError::Taken(_))
         )
     }
