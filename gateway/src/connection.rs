@@ -17,6 +17,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
 
 /// How looking at the first bytes ended without a protocol.
 enum Look {
@@ -146,12 +147,16 @@ async fn http(shared: Arc<Shared>, intake: Intake, version: Version, tls: bool) 
         session,
         destination,
         tls,
+        sockets: TaskTracker::new(),
     });
     let serving = serve_channel(shared.clone(), stream, version, channel.clone());
     let ended = tokio::select! {
         ended = serving => ended,
-        () = door.ended() => return,
+        () = door.ended() => Ok(()),
     };
+    // They end by themselves with their session; what they run over is in use until then.
+    channel.sockets.close();
+    channel.sockets.wait().await;
     match ended {
         Ok(()) => {}
         Err(fault @ PeerFault::Broken(_)) => tracing::debug!(%fault, "a connection from a machine ended"),

@@ -8,7 +8,9 @@ pub mod pace;
 pub mod refusal;
 pub mod stop;
 pub mod track;
+pub mod upgrade;
 pub mod via;
+pub mod websocket;
 
 pub use crate::payload::{Body, Fault, empty_body};
 
@@ -27,6 +29,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// Bytes buffered for one HTTP/2 stream whose client does not read.
 const HTTP2_SEND_BUFFER: usize = 256 * 1024;
@@ -40,6 +43,8 @@ pub struct Channel {
     pub destination: Destination,
     /// Whether the machine speaks TLS on it; then TLS is spoken upstream too.
     pub tls: bool,
+    /// The WebSockets that were begun on it, which live on when HTTP on it has ended.
+    pub sockets: TaskTracker,
 }
 
 /// The two versions that are served.
@@ -121,6 +126,8 @@ where
                 .keep_alive_interval(limits.head)
                 .keep_alive_timeout(limits.head)
                 .auto_date_header(false)
+                // WebSocket (RFC 8441); what it may be is decided request by request.
+                .enable_connect_protocol()
                 .serve_connection(io, service);
             let mut connection = pin!(connection);
             tokio::select! {

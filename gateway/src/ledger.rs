@@ -139,6 +139,11 @@ impl Ledger {
         self.record.path = Some(escape(path));
     }
 
+    /// Says of what kind the record is, once that is known.
+    pub fn kind(&mut self, kind: &'static str) {
+        kind.clone_into(&mut self.record.kind);
+    }
+
     /// Notes whether the machine speaks TLS.
     pub fn tls(&mut self, tls: bool) {
         self.record.tls = Some(tls);

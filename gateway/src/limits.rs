@@ -75,8 +75,13 @@ pub struct Limits {
     pub lookups: usize,
     /// Refused names of one session that have a record each (256). Beyond it: one record that says so.
     pub refused_names: usize,
-    /// Bytes neither way on a tunnel (1 h). Beyond it: closed.
+    /// Bytes neither way on a tunnel or a WebSocket (1 h). Beyond it: closed, a WebSocket with 1001.
     pub tunnel_idle: Duration,
+    /// Bytes of one WebSocket message, inflated (64 MiB). Beyond it: closed with 1009.
+    pub websocket_message: u64,
+    /// How long one side of a WebSocket may take to answer the other's close, and a client to read its last words (5 s). Beyond
+    /// it: closed.
+    pub websocket_close: Duration,
     /// How long open exchanges may go on after the gateway was told to stop (10 s). Beyond it: cut.
     pub drain: Duration,
 }
@@ -131,6 +136,8 @@ impl Default for Limits {
             lookups: 256,
             refused_names: 256,
             tunnel_idle: Duration::from_secs(3600),
+            websocket_message: 64 << 20,
+            websocket_close: Duration::from_secs(5),
             drain: Duration::from_secs(10),
         }
     }

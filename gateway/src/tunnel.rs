@@ -7,7 +7,6 @@ use crate::lasting::{Hold, over};
 use crate::ledger::{Ledger, Traffic};
 use crate::session::brake::Brake;
 use crate::session::quota::Pass;
-use crate::upstream::Line;
 use sallyport_policy::Permit;
 use std::io;
 use std::pin::Pin;
@@ -46,12 +45,7 @@ pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledge
         return ledger.close("held back: the audit log cannot be written").await;
     }
     let traffic = ledger.traffic();
-    let mut upstream = Counted {
-        stream: dialled.stream,
-        traffic: traffic.clone(),
-        pass,
-        brakes: [Brake::default(), Brake::default()],
-    };
+    let mut upstream = Counted::new(dialled.stream, traffic.clone(), Arc::new(pass));
     let hold = Hold {
         door: &intake.door,
         session: &intake.session,
@@ -71,19 +65,31 @@ pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledge
 }
 
 /// The upstream's side of a stream, counted, and cut where a rule's bound is met.
-struct Counted {
-    stream: Line,
+pub(crate) struct Counted<S> {
+    stream: S,
     traffic: Arc<Traffic>,
-    pass: Pass,
+    pass: Arc<Pass>,
     /// For what comes, and for what goes.
     brakes: [Brake; 2],
+}
+
+impl<S> Counted<S> {
+    /// Nothing has passed yet.
+    pub(crate) fn new(stream: S, traffic: Arc<Traffic>, pass: Arc<Pass>) -> Self {
+        Self {
+            stream,
+            traffic,
+            pass,
+            brakes: [Brake::default(), Brake::default()],
+        }
+    }
 }
 
 fn add(counter: &AtomicU64, count: usize) {
     counter.fetch_add(count as u64, Ordering::Relaxed);
 }
 
-impl AsyncRead for Counted {
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -105,7 +111,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         let [_, brake] = &mut this.brakes;

@@ -9,6 +9,7 @@ mod pool;
 mod speak;
 mod spoken;
 mod trust;
+mod upgrade;
 mod verify;
 
 pub use dial::Dialled;

@@ -205,7 +205,7 @@ impl<'a> Raw<'a> {
             ("connect", ..) => Shape::Connect,
             ("tcp", ..) => Shape::Stream,
             ("tls", ..) => Shape::Tls,
-            ("http", Some(method), Some(path)) => Shape::Http {
+            ("http" | "websocket", Some(method), Some(path)) => Shape::Http {
                 method: method.0.clone(),
                 path: whole_path(&path.0)?,
                 tls: self.tls,

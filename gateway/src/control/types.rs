@@ -224,7 +224,7 @@ pub struct AuditRecord {
     pub session: String,
     /// Who, as vouched for.
     pub user: String,
-    /// `connect`, `http`, `dns`, `tcp`, `access`, `session`, `policy`, `handshake`.
+    /// `connect`, `http`, `websocket`, `dns`, `tcp`, `access`, `session`, `policy`, `handshake`.
     pub kind: String,
     /// Host as decided on.
     pub host: String,

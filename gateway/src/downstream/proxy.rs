@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 
 /// Pause after a failed accept, so that a shortage of descriptors does not spin.
 const BACKOFF: Duration = Duration::from_millis(100);
@@ -181,6 +182,7 @@ pub(super) async fn carry(
         session,
         destination: target,
         tls: false,
+        sockets: TaskTracker::new(),
     };
     exchange(&shared, &channel, request).await
 }

@@ -50,6 +50,11 @@ pub struct CannotLookInside(pub String);
 #[error("the body expands more than {RATIO} times to over {FLOOR} bytes")]
 pub struct Expands;
 
+/// Whether a coded stream expanded more than is borne: these bytes went in and came out.
+pub fn is_bomb(consumed: u64, produced: u64) -> bool {
+    produced > FLOOR && produced > consumed.saturating_mul(RATIO)
+}
+
 /// The codings of a message in the order in which they were applied; `identity` is none.
 pub fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, CannotLookInside> {
     let mut found = Vec::new();
@@ -245,7 +250,7 @@ impl Layer {
     fn count(&mut self, used: usize, made: usize) -> io::Result<usize> {
         self.consumed += used as u64;
         self.produced += made as u64;
-        if self.produced > FLOOR && self.produced > self.consumed.saturating_mul(RATIO) {
+        if is_bomb(self.consumed, self.produced) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, Expands));
         }
         Ok(made)

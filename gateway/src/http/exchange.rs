@@ -1,10 +1,15 @@
 //! ONE request through every stage, in order. Read this first.
 //!
 //! head -> decision -> guard and substitution -> bounds -> upstream -> redaction -> record -> client. Each stage either hands on
-//! what the next one demands, or ends the exchange with a `Stop`, which becomes an answer and a record.
+//! what the next one demands, or ends the exchange with a `Stop`, which becomes an answer and a record. The handshake of a
+//! WebSocket goes the same way; what follows it is told in `websocket.rs`.
 use super::head::{self, HeadFault};
 use super::stop::Stop;
 use super::track::{AnswerBody, Cut, RequestBody, RequestFate};
+use super::upgrade::{self, Asked};
+use super::websocket::extension::Terms;
+use super::websocket::handshake::{Begun, Handshake};
+use super::websocket::{self, Ground};
 use super::{Channel, body, forward};
 use crate::Shared;
 use crate::audit::AuditError;
@@ -47,10 +52,18 @@ struct Answer {
     response: Response<Incoming>,
     secrets: Arc<SessionSecrets>,
     pass: Arc<Pass>,
+    begins: Option<Box<Beginning>>,
+}
+
+/// What is needed where an answer begins a WebSocket.
+struct Beginning {
+    handshake: Handshake,
+    terms: Option<Terms>,
+    permit: Permit,
 }
 
 /// Takes one request from head to answer. Always answers; always leaves a record.
-pub async fn exchange(shared: &Shared, channel: &Channel, request: Request<Incoming>) -> Response<Body> {
+pub async fn exchange(shared: &Arc<Shared>, channel: &Channel, request: Request<Incoming>) -> Response<Body> {
     let (method, asked) = (request.method().clone(), request.headers().clone());
     let mut ledger = shared
         .recorder
@@ -58,7 +71,10 @@ pub async fn exchange(shared: &Shared, channel: &Channel, request: Request<Incom
     ledger.tls(channel.tls);
     ledger.asked(method.as_str(), request.uri().path());
     match attempt(shared, channel, request, &mut ledger).await {
-        Ok(answer) => release((shared, channel), answer, ledger, (&method, &asked)).await,
+        Ok(mut answer) => match answer.begins.take() {
+            Some(begins) => open((shared, channel), answer, *begins, ledger, (&method, &asked)).await,
+            None => release((shared.as_ref(), channel), answer, ledger, (&method, &asked)).await,
+        },
         Err(stop) => refuse(stop, channel, ledger, (&method, &asked)).await,
     }
 }
@@ -78,26 +94,53 @@ async fn attempt(
     if shared.pseudonym.is_in(&parts.headers) {
         return Err(Stop::Loop);
     }
+    let upgrade = upgrade::asked(&mut parts).map_err(Stop::Head)?;
+    if let Asked::WebSocket(_) = upgrade {
+        ledger.kind("websocket");
+    }
     let mut asked = head::read(&parts, &channel.destination, channel.tls).map_err(Stop::Head)?;
     ledger.asked(&asked.method, asked.path.as_str());
-    let upgrade = is_upgrade(&parts.headers);
     forward::canonical_fields(&mut parts.headers).map_err(unfit)?;
     asked.headers = head::fields(&parts.headers);
     let allowed = decide(channel, asked, ledger)?;
-    if upgrade {
-        return Err(Stop::Upgrade);
-    }
+    let handshake = match upgrade {
+        Asked::Nothing => None,
+        Asked::WebSocket(handshake) if body.is_end_stream() => Some(handshake),
+        Asked::WebSocket(_) => {
+            return Err(Stop::Head(HeadFault::Malformed(
+                "a WebSocket handshake has no body".to_owned(),
+            )));
+        }
+        Asked::Other(name) => return Err(Stop::Upgrade(name)),
+    };
     let prepared = prepare(shared, channel, allowed, (parts, body), ledger)?;
     let (secrets, pass) = (prepared.secrets.clone(), prepared.pass.clone());
-    let answered = send(shared, channel, prepared, ledger).await?;
+    let (answered, permit) = send(shared, channel, prepared, handshake.as_deref(), ledger).await?;
     for note in &answered.notes {
         ledger.remark(note);
     }
+    let response = answered.response;
+    let begins = match handshake {
+        Some(handshake) => match handshake.answered(&response).map_err(broken)? {
+            Begun::On(terms) => Some(Box::new(Beginning {
+                handshake: *handshake,
+                terms,
+                permit,
+            })),
+            Begun::Not => None,
+        },
+        None => None,
+    };
     Ok(Answer {
-        response: answered.response,
+        response,
         secrets,
         pass,
+        begins,
     })
+}
+
+fn broken(what: String) -> Stop {
+    Stop::Upstream(UpstreamFault::Malformed(what))
 }
 
 fn unfit(error: http::Error) -> Stop {
@@ -190,9 +233,10 @@ fn expect_word(parts: &mut Parts, open: watch::Sender<bool>) {
 async fn send(
     shared: &Shared,
     channel: &Channel,
-    prepared: Prepared,
+    mut prepared: Prepared,
+    handshake: Option<&Handshake>,
     ledger: &Ledger,
-) -> Result<Answered, Stop> {
+) -> Result<(Answered, Permit), Stop> {
     let traffic = ledger.traffic();
     let route = Route {
         session: &channel.session,
@@ -201,13 +245,21 @@ async fn send(
         traffic: &traffic,
     };
     let began = Instant::now();
-    let answered = shared.upstream.send(route, prepared.parts, prepared.body).await;
+    let sent = match handshake {
+        Some(handshake) => {
+            handshake.ask(&mut prepared.parts.headers);
+            shared.upstream.upgrade(route, prepared.parts, "websocket").await
+        }
+        None => shared.upstream.send(route, prepared.parts, prepared.body).await,
+    };
     shared.metrics.path().took(Phase::Upstream, began.elapsed());
-    match answered {
-        Ok(answered) if answered.response.status() == StatusCode::SWITCHING_PROTOCOLS => Err(Stop::Upstream(
-            UpstreamFault::Malformed("it switched protocols unasked".to_owned()),
-        )),
-        Ok(answered) => Ok(answered),
+    match sent {
+        Ok(answered)
+            if handshake.is_none() && answered.response.status() == StatusCode::SWITCHING_PROTOCOLS =>
+        {
+            Err(broken("it switched protocols unasked".to_owned()))
+        }
+        Ok(answered) => Ok((answered, prepared.permit)),
         Err(fault) => Err(match prepared.fate.cut() {
             Some(Cut::Leak(leak)) => Stop::Leak(leak.clone()),
             Some(Cut::Limit(exceeded)) => Stop::Limit(exceeded.clone()),
@@ -223,6 +275,7 @@ async fn release(
         response,
         secrets,
         pass,
+        ..
     }: Answer,
     mut ledger: Ledger,
     (method, asked): (&Method, &HeaderMap),
@@ -250,6 +303,37 @@ async fn release(
     }
     let body = AnswerBody::new(body, ledger, pass, writes, shared.limits.body_idle);
     Response::from_parts(parts, body.boxed_unsync())
+}
+
+/// The upstream speaks WebSocket from here on. Its record is durable before the client hears of it; its end will be another.
+async fn open(
+    (shared, channel): (&Arc<Shared>, &Channel),
+    answer: Answer,
+    begins: Beginning,
+    mut ledger: Ledger,
+    (method, asked): (&Method, &HeaderMap),
+) -> Response<Body> {
+    let mut response = answer.response;
+    let upstream = hyper::upgrade::on(&mut response);
+    let mut headers = std::mem::take(response.headers_mut());
+    forward::strip_answer(&mut headers);
+    ledger.status(begins.handshake.status());
+    ledger
+        .traffic()
+        .redacted(answer.secrets.redact_headers(&mut headers));
+    if let Err(error) = ledger.write_open().await {
+        return refuse(Stop::Audit(error), channel, ledger, (method, asked)).await;
+    }
+    let ground = Ground {
+        session: channel.session.clone(),
+        permit: begins.permit,
+        pass: answer.pass,
+        shared: shared.clone(),
+    };
+    let (answer, ends) = begins.handshake.begin(headers, begins.terms, upstream);
+    let running = websocket::run(ends, ground, ledger);
+    channel.sockets.spawn(shared.tasks.track_future(running));
+    answer
 }
 
 /// Turns a stop into the answer and the one record of this exchange.
@@ -285,10 +369,4 @@ fn is_write(method: &Method) -> bool {
         *method,
         Method::POST | Method::PUT | Method::PATCH | Method::DELETE
     )
-}
-
-/// `h2c` offers are left aside, which RFC 9110 section 7.8 allows; others are asked for in earnest.
-fn is_upgrade(headers: &HeaderMap) -> bool {
-    let earnest = |value: &http::HeaderValue| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"h2c");
-    headers.get_all(http::header::UPGRADE).iter().any(earnest)
 }

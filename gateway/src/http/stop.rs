@@ -25,8 +25,8 @@ pub enum Stop {
     Leak(Leak),
     /// The request has been here before.
     Loop,
-    /// The request wants to speak another protocol on.
-    Upgrade,
+    /// The request wants to speak on another protocol, of this name, which is not WebSocket.
+    Upgrade(String),
     /// The answer is coded in a way that is not known here.
     Opaque(CannotLookInside),
     /// No answer from the upstream.
@@ -51,42 +51,69 @@ impl Stop {
         match self {
             Self::Head(fault) => Problem {
                 close: true,
-                ..of(fault.status(), "the request is malformed", "http_request_error", fault.to_string())
+                ..of(
+                    fault.status(),
+                    "the request is malformed",
+                    "http_request_error",
+                    fault.to_string(),
+                )
             },
             Self::Refused(refusal, verdict) => {
-                let title = if *verdict == Verdict::Asked { "a person must allow this" } else { "refused by policy" };
+                let title = if *verdict == Verdict::Asked {
+                    "a person must allow this"
+                } else {
+                    "refused by policy"
+                };
                 Problem {
                     refusal: Some(refusal.clone()),
-                    ..of(StatusCode::FORBIDDEN, title, "http_request_denied", refusal.told(host))
+                    ..of(
+                        StatusCode::FORBIDDEN,
+                        title,
+                        "http_request_denied",
+                        refusal.told(host),
+                    )
                 }
             }
-            Self::Undecided(rules) => {
-                of(StatusCode::FORBIDDEN, "refused by policy", "http_request_denied", undecided_text(rules))
-            }
+            Self::Undecided(rules) => of(
+                StatusCode::FORBIDDEN,
+                "refused by policy",
+                "http_request_denied",
+                undecided_text(rules),
+            ),
             Self::Limit(exceeded) => {
                 let (status, error) = bound_status(exceeded.bound);
                 Problem {
                     refusal: Some(exceeded.refusal()),
                     retry_after_s: exceeded.retry_after_s,
-                    ..of(status, "more than the policy lets pass", error, exceeded.sentence.clone())
+                    ..of(
+                        status,
+                        "more than the policy lets pass",
+                        error,
+                        exceeded.sentence.clone(),
+                    )
                 }
             }
-            Self::Leak(leak) => {
-                of(StatusCode::FORBIDDEN, "a credential must not go there", "http_request_denied", leak.sentence.clone())
-            }
+            Self::Leak(leak) => of(
+                StatusCode::FORBIDDEN,
+                "a credential must not go there",
+                "http_request_denied",
+                leak.sentence.clone(),
+            ),
             Self::Loop => of(
                 StatusCode::LOOP_DETECTED,
                 "the request goes round in a circle",
                 "proxy_loop_detected",
                 format!("its `Via` says that it has passed this gateway already; `{host}` leads back here"),
             ),
-            Self::Upgrade => of(
+            Self::Upgrade(name) => of(
                 StatusCode::NOT_IMPLEMENTED,
-                "upgrades are not supported",
+                "this upgrade is not supported",
                 "http_upgrade_failed",
-                "this gateway cannot read what would follow the upgrade (WebSocket or another protocol), so it does not let it \
-                 through; use plain HTTP requests or server-sent events"
-                    .to_owned(),
+                format!(
+                    "this gateway cannot read what would follow the upgrade to `{}`, so it does not let it through; use plain \
+                     HTTP requests or WebSocket",
+                    name.escape_debug()
+                ),
             ),
             Self::Opaque(cannot) => of(
                 StatusCode::BAD_GATEWAY,
@@ -103,14 +130,19 @@ impl Stop {
                 "destination_ip_prohibited",
                 format!("`{host}` leads to no address that may be dialled: {why}"),
             ),
-            Self::Upstream(fault) => {
-                of(fault.status(), "the upstream did not answer", fault.error(), format!("`{host}`: {fault}"))
-            }
+            Self::Upstream(fault) => of(
+                fault.status(),
+                "the upstream did not answer",
+                fault.error(),
+                format!("`{host}`: {fault}"),
+            ),
             Self::Audit(error) => of(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the audit log cannot be written",
                 "proxy_internal_error",
-                format!("{error}; if the request went out already, its answer is held back and the upstream may have acted on it"),
+                format!(
+                    "{error}; if the request went out already, its answer is held back and the upstream may have acted on it"
+                ),
             ),
         }
     }
@@ -121,7 +153,7 @@ impl Stop {
             Self::Refused(..) | Self::Limit(_) | Self::Audit(_) => return None,
             Self::Head(fault) => (Verdict::Malformed, fault.to_string()),
             Self::Leak(leak) => (Verdict::Denied, leak.sentence.clone()),
-            Self::Undecided(_) | Self::Loop | Self::Upgrade | Self::Opaque(_) => {
+            Self::Undecided(_) | Self::Loop | Self::Upgrade(_) | Self::Opaque(_) => {
                 (Verdict::Denied, detail.to_owned())
             }
             Self::Upstream(UpstreamFault::Address(_)) => (Verdict::Denied, detail.to_owned()),

@@ -477,7 +477,7 @@ async fn the_upstream_has_the_word_on_expect_continue() {
 }
 
 #[tokio::test]
-async fn upgrades_are_refused_in_words() {
+async fn upgrades_to_what_cannot_be_read_are_refused_in_words() {
     let roots = Roots::new();
     let origin = Origin::echo(&roots, &["http/1.1"]).await;
     let stand = Stand::new(&roots, origin.port).await;
@@ -485,11 +485,11 @@ async fn upgrades_are_refused_in_words() {
     let mut stream = stand.h1("allowed.test").await;
     let (head, body) = ask(
         &mut stream,
-        &format!("GET /ws HTTP/1.1\r\nHost: {at}\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n"),
+        &format!("GET /ws HTTP/1.1\r\nHost: {at}\r\nConnection: upgrade\r\nUpgrade: x-shell\r\n\r\n"),
     )
     .await;
     assert!(
-        head.starts_with("HTTP/1.1 501 ") && body.contains("WebSocket"),
+        head.starts_with("HTTP/1.1 501 ") && body.contains("x-shell"),
         "{head}{body}"
     );
     assert!(origin.seen().is_empty());

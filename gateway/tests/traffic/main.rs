@@ -6,6 +6,8 @@ mod agreement;
 #[cfg(test)]
 mod bounds;
 #[cfg(test)]
+mod compression;
+#[cfg(test)]
 mod dns;
 #[cfg(test)]
 mod fidelity;
@@ -49,3 +51,5 @@ mod tls_up;
 mod tunnel;
 #[cfg(test)]
 mod tunnel_in;
+#[cfg(test)]
+mod websocket;
