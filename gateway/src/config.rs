@@ -1,9 +1,11 @@
 //! Configuration: the only reader of arguments, environment, and the files that they name. Raw first, then resolved.
 use crate::audit::records::Range;
+use crate::downstream::wanted::{SessionListener, Wanted};
 use crate::secret::source::Variables;
 use crate::start::Serve;
 use crate::upstream::{Direct, ParentSpec};
 use clap::Parser;
+use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -60,6 +62,20 @@ struct RawServe {
     /// Address for `/metrics`, `/healthz` and `/readyz`, besides the control socket; port 0 takes any
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+    /// Unix socket on which the explicit proxy listens too
+    #[arg(long, value_name = "PATH")]
+    proxy_socket: Option<PathBuf>,
+    /// Who may open that socket, as an octal mode
+    #[arg(long, value_name = "MODE", value_parser = mode, default_value = "600", requires = "proxy_socket")]
+    proxy_socket_mode: u32,
+    /// Network of load balancers before the explicit proxy: from there a PROXY header (version 2) must come; may be given several
+    /// times
+    #[arg(long, value_name = "CIDR", value_parser = network)]
+    proxy_protocol_from: Vec<IpNet>,
+    /// Listener of this host, all of whose connections are one session's; KIND is `redirect`, `transparent`, `dns` or `proxy`; may be
+    /// given several times (deploy/transparent.md)
+    #[arg(long, value_name = "KIND:ADDRESS:PORT=SESSION")]
+    listen: Vec<SessionListener>,
     /// PEM file of authorities trusted upstream besides the system's; may be given several times
     #[arg(long, value_name = "FILE")]
     upstream_ca: Vec<PathBuf>,
@@ -192,6 +208,11 @@ impl Arguments {
                     proxy: raw.proxy,
                     tunnel: raw.tunnel,
                     metrics: raw.metrics,
+                    wanted: Wanted {
+                        socket: raw.proxy_socket.map(|path| (path, raw.proxy_socket_mode)),
+                        listeners: raw.listen,
+                        balancers: raw.proxy_protocol_from,
+                    },
                     upstream_roots_pem,
                     dns: raw.dns,
                     // What is no text cannot be a secret for a header, and is left out.
@@ -232,6 +253,19 @@ fn name_server(text: &str) -> Result<SocketAddr, String> {
     text.parse::<SocketAddr>()
         .or_else(|_| text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53)))
         .map_err(|_| "not an address, nor an address and port".to_owned())
+}
+
+fn network(text: &str) -> Result<IpNet, String> {
+    text.parse::<IpNet>()
+        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
+        .map_err(|_| "neither a network like `10.0.0.0/8` nor an address".to_owned())
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o777)
+        .ok_or_else(|| "no octal mode like `660`".to_owned())
 }
 
 #[cfg(test)]
@@ -283,6 +317,38 @@ mod tests {
             ["192.0.2.1:53".parse().unwrap(), "[::1]:5353".parse().unwrap()]
         );
         assert!(Arguments::try_parse_from(["g", "serve", "--state", "/s", "--dns", "example.com"]).is_err());
+    }
+
+    #[test]
+    fn further_ways_in_are_read() {
+        let config = resolve(&[
+            "serve",
+            "--state",
+            "/s",
+            "--proxy-socket",
+            "/p",
+            "--proxy-socket-mode",
+            "660",
+            "--proxy-protocol-from",
+            "10.0.0.0/8",
+            "--proxy-protocol-from",
+            "::1",
+            "--listen",
+            "dns:127.0.0.1:53=ci",
+        ])
+        .unwrap();
+        let Command::Serve(serve) = config.command else {
+            panic!("serves")
+        };
+        assert_eq!(serve.wanted.socket, Some((PathBuf::from("/p"), 0o660)));
+        assert_eq!(
+            (serve.wanted.balancers.len(), serve.wanted.listeners.len()),
+            (2, 1)
+        );
+        for wrong in [["--proxy-protocol-from", "a.test"], ["--listen", "53"]] {
+            let arguments = [["g", "serve"], wrong].concat();
+            assert!(Arguments::try_parse_from(arguments).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub async fn serve(shared: Arc<Shared>, intake: Intake) {
             let Intake {
                 session,
                 door,
+                client,
                 destination,
                 stream,
             } = intake;
@@ -63,6 +64,7 @@ pub async fn serve(shared: Arc<Shared>, intake: Intake) {
                         Intake {
                             session,
                             door,
+                            client,
                             destination,
                             stream,
                         },
@@ -74,6 +76,7 @@ pub async fn serve(shared: Arc<Shared>, intake: Intake) {
                     let mut ledger = shared
                         .recorder
                         .open(Some(&session), Some(&destination), "handshake");
+                    ledger.came_from(client);
                     ledger.verdict(Verdict::Malformed, fault.to_string());
                     ledger.close("refused").await;
                 }
@@ -140,11 +143,13 @@ async fn http(shared: Arc<Shared>, intake: Intake, version: Version, tls: bool) 
     let Intake {
         session,
         door,
+        client,
         destination,
         stream,
     } = intake;
     let channel = Arc::new(Channel {
         session,
+        client,
         destination,
         tls,
         sockets: TaskTracker::new(),
@@ -164,6 +169,7 @@ async fn http(shared: Arc<Shared>, intake: Intake, version: Version, tls: bool) 
             let mut ledger = shared
                 .recorder
                 .open(Some(&channel.session), Some(&channel.destination), "http");
+            ledger.came_from(channel.client);
             ledger.verdict(Verdict::Malformed, fault.to_string());
             ledger.close("refused").await;
         }
@@ -239,7 +245,9 @@ fn decide(intake: &Intake, moment: Moment) -> Decided {
 }
 
 fn open(shared: &Shared, intake: &Intake, kind: &'static str) -> Ledger {
-    shared
+    let mut ledger = shared
         .recorder
-        .open(Some(&intake.session), Some(&intake.destination), kind)
+        .open(Some(&intake.session), Some(&intake.destination), kind);
+    ledger.came_from(intake.client);
+    ledger
 }

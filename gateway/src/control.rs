@@ -10,4 +10,4 @@ pub mod serve;
 pub mod types;
 pub mod watch;
 
-pub use serve::{Control, SocketError, bind};
+pub use serve::{Control, SocketError, bind, bind_with_mode};

@@ -25,6 +25,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use pace::{HeldBody, InFlight, Pace, Paced};
 use sallyport_policy::Destination;
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +40,8 @@ const HTTP2_SEND_BUFFER: usize = 256 * 1024;
 pub struct Channel {
     /// Whose it is.
     pub session: Arc<Session>,
+    /// Where it comes from, where that tells anything.
+    pub client: Option<SocketAddr>,
     /// What was dialled.
     pub destination: Destination,
     /// Whether the machine speaks TLS on it; then TLS is spoken upstream too.

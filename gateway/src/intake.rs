@@ -5,6 +5,7 @@ use crate::session::Session;
 use crate::stream::Stream;
 use sallyport_policy::{Destination, Host};
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,8 @@ pub struct Intake {
     pub session: Arc<Session>,
     /// What all connections of the session share.
     pub door: Arc<Door>,
+    /// Where it comes from, where that tells anything: machines may all have the same address, so theirs is left out.
+    pub client: Option<SocketAddr>,
     /// What was dialled, as a name where it was a name.
     pub destination: Destination,
     /// The bytes.

@@ -11,6 +11,7 @@ use crate::secret::SessionSecrets;
 use crate::session::exceeded::Exceeded;
 use crate::session::{Decided, Session};
 use sallyport_policy::{Decision, Destination, Reason, Refusal};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -142,6 +143,11 @@ impl Ledger {
     /// Says of what kind the record is, once that is known.
     pub fn kind(&mut self, kind: &'static str) {
         kind.clone_into(&mut self.record.kind);
+    }
+
+    /// Notes where the client is, where that tells anything.
+    pub fn came_from(&mut self, client: Option<SocketAddr>) {
+        self.record.client = client;
     }
 
     /// Notes whether the machine speaks TLS.

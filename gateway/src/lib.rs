@@ -38,11 +38,11 @@ use ledger::Recorder;
 use limits::Limits;
 use metrics::Metrics;
 use session::Sessions;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tls::authority::{Authority, AuthorityError};
 use tls::leaf::Leaves;
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -102,17 +102,18 @@ pub struct Shared {
 #[derive(Debug, Clone)]
 pub struct Gateway {
     shared: Arc<Shared>,
-    proxy: Arc<TcpListener>,
+    ways: Arc<Ways>,
     tunnel: Option<Arc<Entrance>>,
 }
 
 impl Gateway {
     /// Puts the parts together; nothing is accepted yet but for handed-over listeners.
-    pub fn new(assembly: Assembly) -> Result<Self, AssemblyError> {
+    pub fn new(mut assembly: Assembly) -> Result<Self, AssemblyError> {
         let limits = Arc::new(assembly.limits);
         let metrics = Metrics::default();
         let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
         let own = assembly.ways.addresses()?;
+        let tunnel = assembly.ways.tunnel.take().map(Arc::new);
         let shared = Shared {
             sessions: assembly.sessions,
             recorder: Recorder::new(assembly.sink, tasks.clone(), metrics.clone()),
@@ -128,8 +129,8 @@ impl Gateway {
         };
         Ok(Self {
             shared: Arc::new(shared),
-            proxy: Arc::new(assembly.ways.proxy),
-            tunnel: assembly.ways.tunnel.map(Arc::new),
+            tunnel,
+            ways: Arc::new(assembly.ways),
         })
     }
 
@@ -143,13 +144,14 @@ impl Gateway {
         &self.shared.metrics
     }
 
-    /// Serves the explicit proxy and the tunnels until `drain` is called.
+    /// Serves every way in of this host until `drain` is called.
     pub async fn run(&self) {
         if let Some(tunnel) = &self.tunnel {
             let serving = mtls::serve(self.shared.clone(), tunnel.clone());
             self.shared.tasks.spawn(serving);
         }
         let mut sweep = tokio::time::interval(SWEEP);
+        let mut serving = pin!(self.ways.serve(&self.shared));
         loop {
             tokio::select! {
                 () = self.shared.draining.cancelled() => return,
@@ -157,7 +159,7 @@ impl Gateway {
                     self.shared.doors.sweep();
                     self.shared.upstream.sweep();
                 }
-                accepted = self.proxy.accept() => downstream::proxy::accepted(&self.shared, accepted).await,
+                () = serving.as_mut() => return,
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::audit::Sink;
 use crate::control::{self, Control, handover};
 use crate::downstream::Ways;
 use crate::downstream::mtls::Entrance;
+use crate::downstream::wanted::{self, Wanted};
 use crate::limits::Limits;
 use crate::names::resolve::Resolver;
 use crate::secret::source::Variables;
@@ -44,6 +45,8 @@ pub struct Serve {
     pub tunnel: Option<SocketAddr>,
     /// Address for metrics and health, if they are to have one.
     pub metrics: Option<SocketAddr>,
+    /// Further ways in.
+    pub wanted: Wanted,
     /// PEM of authorities trusted upstream besides the system's.
     pub upstream_roots_pem: Vec<u8>,
     /// The proxy that the way out leads through.
@@ -89,6 +92,7 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let mut reload = signal(SignalKind::hangup())?;
     let (control, handover) = (serve.control.clone(), serve.handover.clone());
+    let proxy_socket = serve.wanted.socket.as_ref().map(|(path, _)| path.clone());
     let stop = CancellationToken::new();
     let parts = open(state, serve, stop.clone()).await?;
     let host = Arc::new(parts.gateway.clone());
@@ -148,7 +152,7 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
     if let Err(error) = parts.sink.flush().await {
         tracing::error!(%error, "the last audit records may be missing");
     }
-    for socket in [control, handover] {
+    for socket in [control, handover].into_iter().chain(proxy_socket) {
         if let Err(error) = std::fs::remove_file(&socket) {
             tracing::warn!(%error, socket = %socket.display(), "a socket was left behind");
         }
@@ -194,7 +198,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
         ways: Ways {
             tunnel: entrance,
             own: own_addresses(metrics_listener.as_ref())?,
-            ..Ways::new(proxy)
+            ..wanted::open(proxy, serve.wanted)?
         },
         limits: Limits::default(),
     })?;

@@ -37,6 +37,11 @@ impl Stream {
         &self.seen
     }
 
+    /// Takes the first `count` of the bytes looked at, or all of them, off the stream.
+    pub fn skip(&mut self, count: usize) {
+        self.seen.advance(count.min(self.seen.len()));
+    }
+
     /// Reads more without taking it; false at the end of the stream. Cancel safe.
     pub async fn look_further(&mut self) -> io::Result<bool> {
         self.seen.reserve(4096);

@@ -61,9 +61,14 @@ pub enum SocketError {
     },
 }
 
-/// Listens on a path: the folder is made with mode 0700, a socket that nobody listens on is replaced, the new one has
-/// mode 0600.
+/// Listens on a path as [`bind_with_mode`] does, for this user alone: mode 0600.
 pub fn bind(path: &Path) -> Result<UnixListener, SocketError> {
+    bind_with_mode(path, 0o600)
+}
+
+/// Listens on a path: the folder is made with mode 0700, a socket that nobody listens on is replaced, the new one has
+/// this mode from the first moment on.
+pub fn bind_with_mode(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
     let system = |error: io::Error| SocketError::System {
         path: path.to_owned(),
         error,
@@ -102,7 +107,7 @@ pub fn bind(path: &Path) -> Result<UnixListener, SocketError> {
         _ => {}
     }
     let listener = UnixListener::bind(&beside).map_err(system)?;
-    std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o600)).map_err(system)?;
+    std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(mode)).map_err(system)?;
     std::fs::rename(&beside, path).map_err(system)?;
     Ok(listener)
 }

@@ -34,7 +34,7 @@
 use sallyport_policy::{PolicyText, Refusal, Wanted, Who};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 mod policies;
 
@@ -169,6 +169,12 @@ pub enum ListenerKind {
     Redirect,
     /// UDP socket that receives DNS queries.
     Dns,
+    /// Listening TCP socket with `IP_TRANSPARENT`, reached by TPROXY: an accepted socket's local address is where the client meant to
+    /// go.
+    Transparent,
+    /// Listening TCP or unix socket on which the explicit proxy is spoken (HTTP, SOCKS 5, TLS to the proxy), without credentials:
+    /// what it accepts is the session's.
+    Proxy,
 }
 
 /// Announces descriptors.
@@ -261,6 +267,9 @@ pub struct AuditRecord {
     /// Whether the machine spoke TLS; absent where it is not about HTTP, and in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<bool>,
+    /// Where the client is, for clients of the explicit proxy; behind a load balancer as its PROXY header says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<SocketAddr>,
     /// Ids of the grants that it rested on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
@@ -298,6 +307,7 @@ impl AuditRecord {
             credentials_redacted: Vec::new(),
             ending: String::new(),
             tls: None,
+            client: None,
             grants: Vec::new(),
             who: None,
             chain: String::new(),

@@ -1,6 +1,7 @@
 //! The tunnels of remote machines: TCP with TLS on both sides, on which every connection is a CONNECT; the certificate
 //! says whose it is.
-use super::proxy;
+use super::caller::{Caller, Owner};
+use super::requests;
 use crate::Shared;
 use crate::control::types::Verdict;
 use crate::http::refusal::Problem;
@@ -216,7 +217,11 @@ async fn answer(shared: Arc<Shared>, session: Arc<Session>, request: Request<Inc
     if request.method() != Method::CONNECT && to_gateway && doh::is_query(&request) {
         return doh::answer(&shared, &session, request).await;
     }
-    proxy::carry(shared, session, request).await
+    let caller = Caller {
+        owner: Owner::Listener(session.id().into()),
+        client: None,
+    };
+    requests::carry(shared, session, caller, request).await
 }
 
 /// Why whoever has shown a good certificate is not served.

@@ -1,292 +1,240 @@
-//! The explicit forward proxy: CONNECT and absolute-form, HTTP/1.1 and HTTP/2, identity by `Proxy-Authorization`.
+//! The explicit proxy: one connection from its first byte to the protocol of a proxy that is spoken on it.
+//!
+//! A load balancer's header first, where one must come; then TLS to the proxy itself, where the client begins with it; then
+//! HTTP (`requests`) or SOCKS (`socks`).
+use super::balancer::{self, NoHeader};
+use super::caller::{Caller, Owner};
+use super::opening::{Opening, opening};
+use super::proxy_header::{Header, ProxyHeader};
+use super::socket::{Accepted, Socket, pause};
+use super::{requests, socks};
 use crate::Shared;
-use crate::connection;
 use crate::control::types::Verdict;
-use crate::http::exchange::exchange;
-use crate::http::head::{self, HeadFault};
-use crate::http::pace::InFlight;
-use crate::http::refusal::Problem;
-use crate::http::{Channel, PeerFault, Version, serve as serve_http};
-use crate::intake::Intake;
-use crate::names::doh;
-use crate::payload::{Body, empty_body};
-use crate::session::Session;
-use crate::sniff::{Protocol, sniff};
+use crate::http::Version;
+use crate::sniff::ClientHello;
 use crate::stream::Stream;
-use ::http::header::{AUTHORIZATION, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
-use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
-use sallyport_policy::Destination;
+use crate::tls;
+use ipnet::IpNet;
+use sallyport_policy::{Destination, Host};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tokio_util::task::TaskTracker;
 
-/// Pause after a failed accept, so that a shortage of descriptors does not spin.
-const BACKOFF: Duration = Duration::from_millis(100);
+/// What holds for all connections that come by one socket.
+#[derive(Debug, Clone)]
+pub struct Entrance {
+    /// How it is known whose a connection is.
+    pub owner: Owner,
+    /// How many may be open.
+    pub places: Arc<Semaphore>,
+    /// The load balancers' networks. From there a PROXY header must come, from elsewhere none may.
+    pub balancers: Arc<[IpNet]>,
+}
 
-/// Takes the outcome of one `accept` and serves the connection in the background.
-pub async fn accepted(shared: &Arc<Shared>, accepted: io::Result<(TcpStream, SocketAddr)>) {
-    match accepted {
-        Ok((stream, _)) => {
-            let Ok(place) = shared.proxy_places.clone().try_acquire_owned() else {
-                tracing::warn!("a proxy connection was refused: there are too many");
-                return;
-            };
-            let shared = shared.clone();
-            shared.tasks.clone().spawn(async move {
-                serve(shared, stream).await;
-                drop(place);
-            });
-        }
-        Err(error) => {
-            tracing::warn!(%error, "a proxy connection could not be accepted");
-            tokio::time::sleep(BACKOFF).await;
-        }
+/// Why a connection is not served. The client's or the operator's to mend.
+#[derive(Debug)]
+enum End {
+    /// Nothing was said, or the connection broke.
+    Gone(io::Error),
+    /// For the record.
+    Refused(Verdict, String),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Gone(error)
     }
 }
 
-async fn serve(shared: Arc<Shared>, socket: TcpStream) {
+/// Accepts until dropped, and serves each connection in the background.
+pub async fn accept(shared: &Arc<Shared>, socket: &Socket, entrance: Entrance) {
+    loop {
+        let accepted = match socket.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                pause(&error).await;
+                continue;
+            }
+        };
+        let Ok(place) = entrance.places.clone().try_acquire_owned() else {
+            tracing::warn!(client = ?accepted.peer, "a proxy connection was refused: there are too many");
+            continue;
+        };
+        let (shared, entrance) = (shared.clone(), entrance.clone());
+        shared.tasks.clone().spawn(async move {
+            serve(shared, accepted, entrance).await;
+            drop(place);
+        });
+    }
+}
+
+async fn serve(shared: Arc<Shared>, accepted: Accepted, entrance: Entrance) {
     if !shared.recorder.healthy() {
         tracing::error!("a proxy connection was refused: the audit log cannot be written");
         return;
     }
-    if let Err(error) = socket.set_nodelay(true) {
-        tracing::debug!(%error, "the connection was gone");
-        return;
-    }
-    let mut stream = Stream::new(socket);
-    let version = match timeout(shared.limits.first_bytes, version_of(&mut stream)).await {
-        Ok(Ok(Some(version))) => version,
-        Ok(Ok(None)) | Err(_) => {
-            if stream.seen().is_empty() {
-                return;
+    let mut caller = Caller {
+        owner: entrance.owner.clone(),
+        client: accepted.peer,
+    };
+    let door = match &entrance.owner {
+        Owner::Token => None,
+        Owner::Listener(id) => match shared.sessions.by_id(id) {
+            Some(session) => Some(shared.doors.of(&session)),
+            None => {
+                let why = format!("this listener belongs to session `{id}`, which there is not");
+                return refused(&shared, &caller, Verdict::Denied, why).await;
             }
-            let mut ledger = shared.recorder.open(None, None, "connect");
-            ledger.verdict(Verdict::Malformed, "what came to the proxy is no HTTP");
-            return ledger.close("refused").await;
-        }
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "a proxy connection broke before its first bytes");
-            return;
-        }
+        },
     };
-    let serving = shared.clone();
-    let ended = serve_http(
-        &shared.limits,
-        &shared.draining,
-        stream,
-        version,
-        move |request| answer(serving.clone(), request),
-    )
-    .await;
-    match ended {
-        Ok(()) => {}
-        Err(fault @ PeerFault::Broken(_)) => tracing::debug!(%fault, "a proxy connection ended"),
-        Err(fault) => {
-            let mut ledger = shared.recorder.open(None, None, "connect");
-            ledger.verdict(Verdict::Malformed, format!("at the proxy: {fault}"));
-            ledger.close("refused").await;
-        }
-    }
-}
-
-async fn version_of(stream: &mut Stream) -> io::Result<Option<Version>> {
-    loop {
-        match sniff(stream.seen()) {
-            Protocol::Http => return Ok(Some(Version::Http1)),
-            Protocol::Http2Preface => return Ok(Some(Version::Http2)),
-            Protocol::Incomplete => {
-                if !stream.look_further().await? {
-                    return Ok(None);
-                }
+    let speaking = async {
+        match begin(&shared, accepted, &entrance, &mut caller).await {
+            Ok((stream, Spoken::Http(version))) => {
+                requests::serve(shared.clone(), stream, version, caller).await
             }
-            _ => return Ok(None),
-        }
-    }
-}
-
-/// One request to the proxy itself.
-async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
-    let known = owner(&shared, request.headers(), &PROXY_AUTHORIZATION);
-    // To the gateway itself, not through it: a client of DNS over HTTPS logs in as at any server.
-    let names = doh::is_query(&request) && request.uri().authority().is_none();
-    let known = known.or_else(|| {
-        names
-            .then(|| owner(&shared, request.headers(), &AUTHORIZATION))
-            .flatten()
-    });
-    let Some(session) = known else {
-        return unknown(&shared, &request).await;
-    };
-    if names {
-        return doh::answer(&shared, &session, request).await;
-    }
-    carry(shared, session, request).await
-}
-
-/// One request to a proxy by a session that is known.
-pub(super) async fn carry(
-    shared: Arc<Shared>,
-    session: Arc<Session>,
-    mut request: Request<Incoming>,
-) -> Response<Body> {
-    let target = match target(&request) {
-        Ok(target) => target,
-        Err(fault) => return malformed(&shared, &session, &request, fault).await,
-    };
-    let door = shared.doors.of(&session);
-    if request.method() == Method::CONNECT {
-        let upgrade = hyper::upgrade::on(&mut request);
-        let target = door.meant(target);
-        let held = request.extensions_mut().remove::<Arc<InFlight>>();
-        let serving = shared.clone();
-        shared.tasks.spawn(async move {
-            // The connection is in use for as long as the tunnel is.
-            let _held = held;
-            match upgrade.await {
-                Ok(stream) => {
-                    let Some(_place) = door.admit() else {
-                        tracing::warn!(
-                            session = session.id(),
-                            "a tunnel was refused: the session has too many"
-                        );
-                        return;
-                    };
-                    let stream = Stream::new(TokioIo::new(stream));
-                    connection::serve(
-                        serving,
-                        Intake {
-                            session,
-                            door: door.clone(),
-                            destination: target,
-                            stream,
-                        },
-                    )
-                    .await;
-                }
-                Err(error) => tracing::debug!(%error, "the client left before its tunnel was open"),
+            Ok((stream, Spoken::Socks)) => socks::serve(shared.clone(), stream, caller).await,
+            Err(End::Gone(error)) => {
+                tracing::debug!(%error, "a proxy connection ended before its first request")
             }
-        });
-        // Also for a refused name: the refusal comes inside, where it can be read.
-        return Response::new(empty_body());
-    }
-    request.headers_mut().remove(PROXY_AUTHORIZATION);
-    let channel = Channel {
-        session,
-        destination: target,
-        tls: false,
-        sockets: TaskTracker::new(),
-    };
-    exchange(&shared, &channel, request).await
-}
-
-/// Who asks, by `Basic session:password` in this field.
-fn owner(shared: &Shared, headers: &HeaderMap, field: &HeaderName) -> Option<Arc<Session>> {
-    let mut values = headers.get_all(field).iter();
-    let value = values.next()?.to_str().ok()?;
-    if values.next().is_some() {
-        return None;
-    }
-    let (scheme, encoded) = value.split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return None;
-    }
-    let pair = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
-    let (user, password) = pair.split_once(':')?;
-    shared.sessions.by_proxy_password(user, password)
-}
-
-/// Where to. CONNECT names a host and a port (RFC 9110 section 9.3.6); others name an absolute `http` target, with which
-/// `Host` must agree.
-fn target(request: &Request<Incoming>) -> Result<Destination, HeadFault> {
-    let uri = request.uri();
-    let malformed = |text: &str| HeadFault::Malformed(text.to_owned());
-    let authority = uri.authority().map(|authority| authority.as_str());
-    if request.method() == Method::CONNECT {
-        if uri.scheme().is_some() || uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
-            return Err(malformed("CONNECT takes a host and a port, nothing else"));
+            Err(End::Refused(verdict, why)) => refused(&shared, &caller, verdict, why).await,
         }
-        return head::parse_authority(authority.unwrap_or_default(), None);
-    }
-    let Some(scheme) = uri.scheme_str() else {
-        return Err(malformed(
-            "this is a forward proxy: it takes CONNECT and absolute targets like `http://host/path`, not origin-form",
-        ));
     };
-    match scheme {
-        "http" => {}
-        "https" => return Err(malformed("an absolute `https` target is not served; use CONNECT")),
-        other => {
-            let shown: String = other.chars().take(20).collect();
-            return Err(HeadFault::Malformed(format!(
-                "the scheme `{shown}` is not served; use `http` or CONNECT"
-            )));
-        }
+    match door {
+        None => speaking.await,
+        Some(door) => tokio::select! {
+            () = speaking => {}
+            () = door.ended() => {}
+        },
     }
-    let target = head::parse_authority(authority.unwrap_or_default(), Some(80))?;
-    if let Some(host) = request.headers().get(HOST) {
-        let text = host
-            .to_str()
-            .map_err(|_| malformed("`Host` holds bytes that are no text"))?;
-        if head::parse_authority(text, Some(80))? != target {
-            return Err(malformed("the target and `Host` name different hosts"));
-        }
-    }
-    Ok(target)
 }
 
-/// The same answer whatever is wrong with the credentials.
-async fn unknown(shared: &Shared, request: &Request<Incoming>) -> Response<Body> {
-    let mut ledger = shared.recorder.open(None, None, "connect");
-    ledger.asked(request.method().as_str(), "");
-    ledger.verdict(Verdict::Denied, "the proxy credentials are missing or unknown");
-    ledger.status(StatusCode::PROXY_AUTHENTICATION_REQUIRED);
-    let problem = Problem {
-        status: StatusCode::PROXY_AUTHENTICATION_REQUIRED,
-        title: "proxy credentials are missing or unknown",
-        detail: "send `Proxy-Authorization: Basic` with the session's id and its proxy token".to_owned(),
-        error: "http_request_denied",
-        id: ledger.id().to_owned(),
-        refusal: None,
-        close: false,
-        retry_after_s: None,
-    };
-    ledger.close("refused").await;
-    let mut response = problem.respond(request.method(), request.headers());
-    response.headers_mut().insert(
-        PROXY_AUTHENTICATE,
-        HeaderValue::from_static("Basic realm=\"sallyport\""),
-    );
-    response
+/// What is spoken in the end.
+enum Spoken {
+    Http(Version),
+    Socks,
 }
 
-async fn malformed(
+/// From the first byte to the protocol.
+async fn begin(
     shared: &Shared,
-    session: &Session,
-    request: &Request<Incoming>,
-    fault: HeadFault,
-) -> Response<Body> {
-    let mut ledger = shared.recorder.open(Some(session), None, "connect");
-    ledger.asked(request.method().as_str(), request.uri().path());
-    ledger.verdict(Verdict::Malformed, fault.to_string());
-    ledger.status(StatusCode::BAD_REQUEST);
-    let problem = Problem {
-        status: StatusCode::BAD_REQUEST,
-        title: "the request is malformed",
-        detail: fault.to_string(),
-        error: "http_request_error",
-        id: ledger.id().to_owned(),
-        refusal: None,
-        close: true,
-        retry_after_s: None,
+    accepted: Accepted,
+    entrance: &Entrance,
+    caller: &mut Caller,
+) -> Result<(Stream, Spoken), End> {
+    let Accepted {
+        mut stream,
+        peer,
+        mut local,
+    } = accepted;
+    if peer.is_some_and(|peer| balancer::is_one(&entrance.balancers, peer.ip())) {
+        let header = balancer::header(&mut stream, shared.limits.first_bytes)
+            .await
+            .map_err(|no| match no {
+                NoHeader::Gone(error) => End::Gone(error),
+                NoHeader::Fault(why) => End::Refused(Verdict::Malformed, why),
+            })?;
+        if let Header::Proxied(ProxyHeader { source, destination }) = header {
+            tracing::debug!(balancer = ?peer, client = %source, "a proxy connection came by a load balancer");
+            caller.client = Some(source);
+            local = Some(destination);
+        }
+    }
+    let mut inside = false;
+    loop {
+        let began = timeout(shared.limits.first_bytes, first(&mut stream)).await;
+        let spoken = match began.map_err(|_| late(&stream))?? {
+            Opening::Http1 => Spoken::Http(Version::Http1),
+            Opening::Http2 => Spoken::Http(Version::Http2),
+            Opening::Socks5 => Spoken::Socks,
+            Opening::Tls(hello) if !inside => {
+                stream = accept_tls(shared, stream, &hello, local).await?;
+                inside = true;
+                continue;
+            }
+            other => return Err(decline(&mut stream, &other, inside).await),
+        };
+        return Ok((stream, spoken));
+    }
+}
+
+/// Waits until it is known what the client speaks.
+async fn first(stream: &mut Stream) -> Result<Opening, End> {
+    loop {
+        match opening(stream.seen()) {
+            Opening::Incomplete => {}
+            known => return Ok(known),
+        }
+        if !stream.look_further().await? {
+            return Err(late(stream));
+        }
+    }
+}
+
+/// The end of a client that has not said enough.
+fn late(stream: &Stream) -> End {
+    match stream.seen() {
+        [] => End::Gone(io::ErrorKind::UnexpectedEof.into()),
+        _ => End::Refused(
+            Verdict::Malformed,
+            "what came to the proxy is no HTTP and no SOCKS".to_owned(),
+        ),
+    }
+}
+
+/// TLS to the proxy itself, with a leaf for the name that the client asks for, else for the address that it dialled.
+async fn accept_tls(
+    shared: &Shared,
+    stream: Stream,
+    hello: &ClientHello,
+    local: Option<SocketAddr>,
+) -> Result<Stream, End> {
+    let malformed = |why: String| End::Refused(Verdict::Malformed, format!("TLS to the proxy: {why}"));
+    let host = match (&hello.server_name, local) {
+        (Some(name), _) => Host::parse(name).map_err(|fault| malformed(fault.to_string()))?,
+        (None, Some(local)) => Host::Address(local.ip().to_canonical()),
+        (None, None) => Host::Address(IpAddr::from([127, 0, 0, 1])),
     };
+    let port = local.map_or(0, |local| local.port());
+    let proxy = Destination { host, port };
+    let terms = tls::Terms {
+        destination: &proxy,
+        http1_only: false,
+        limit: shared.limits.handshake,
+    };
+    tls::accept(&shared.leaves, stream, hello, terms)
+        .await
+        .map_err(|fault| malformed(fault.to_string()))
+}
+
+/// Says why something is not served, in its own words where it has some.
+async fn decline(stream: &mut Stream, opening: &Opening, inside: bool) -> End {
+    let (why, answer): (_, &[u8]) = match opening {
+        Opening::Socks4 => (
+            "SOCKS 4 came, which knows no credentials; use SOCKS 5 (`socks5h://`)",
+            // "Request rejected or failed", in the form of SOCKS 4.
+            &[0, 0x5b, 0, 0, 0, 0, 0, 0],
+        ),
+        Opening::Tls(_) => ("TLS came inside TLS to the proxy", &[]),
+        Opening::ProxyHeader if inside => ("a PROXY header came inside TLS", &[]),
+        Opening::ProxyHeader => (
+            "a PROXY header came from an address that is no load balancer's; name its network with `--proxy-protocol-from`",
+            &[],
+        ),
+        _ => ("what came to the proxy is no HTTP and no SOCKS", &[]),
+    };
+    if let Err(error) = stream.write_all(answer).await {
+        tracing::debug!(%error, "a client did not hear its refusal");
+    }
+    End::Refused(Verdict::Malformed, why.to_owned())
+}
+
+async fn refused(shared: &Shared, caller: &Caller, verdict: Verdict, why: String) {
+    tracing::debug!(client = ?caller.client, why, "a proxy connection was refused");
+    let mut ledger = shared.recorder.open(None, None, "connect");
+    ledger.came_from(caller.client);
+    ledger.verdict(verdict, why);
     ledger.close("refused").await;
-    problem.respond(request.method(), request.headers())
 }

@@ -1,8 +1,9 @@
-//! Connections that a machine's own packet filter redirected here: where they were meant to go is asked of the kernel.
+//! Connections that a packet filter led here: where they were meant to go is asked of the kernel.
+use super::socket::pause;
 use crate::Shared;
 use crate::connection;
 use crate::control::types::Verdict;
-use crate::intake::{Door, Intake};
+use crate::intake::Intake;
 use crate::names::serve;
 use crate::stream::Stream;
 use sallyport_policy::{Destination, Host};
@@ -10,37 +11,46 @@ use socket2::SockRef;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
 /// DNS over TCP.
 const DNS_PORT: u16 = 53;
-/// Pause after a failed accept, so that a shortage of descriptors does not spin.
-const BACKOFF: Duration = Duration::from_millis(100);
+/// How the packet filter led a connection here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Led {
+    /// By REDIRECT: the kernel remembers the original destination.
+    Redirected,
+    /// By TPROXY: the socket's own local address is the original destination. `listener` is where the listener itself is bound.
+    Transparently {
+        /// Bound address.
+        listener: SocketAddr,
+    },
+}
 
 /// Accepts for a session until dropped.
-pub async fn serve(shared: Arc<Shared>, session: Arc<str>, door: Arc<Door>, listener: TcpListener) {
+pub async fn serve(shared: &Arc<Shared>, session: &Arc<str>, led: Led, listener: &TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (shared, session, door) = (shared.clone(), session.clone(), door.clone());
+                let (shared, session) = (shared.clone(), session.clone());
                 shared
                     .tasks
                     .clone()
-                    .spawn(async move { accepted(shared, &session, door, stream).await });
+                    .spawn(async move { accepted(shared, &session, led, stream).await });
             }
-            Err(error) => {
-                tracing::warn!(%error, %session, "a connection could not be accepted");
-                tokio::time::sleep(BACKOFF).await;
-            }
+            Err(error) => pause(&error).await,
         }
     }
 }
 
-async fn accepted(shared: Arc<Shared>, session: &str, door: Arc<Door>, stream: TcpStream) {
+async fn accepted(shared: Arc<Shared>, session: &str, led: Led, stream: TcpStream) {
     let Some(session) = shared.sessions.by_id(session) else {
-        return;
+        let mut ledger = shared.recorder.open(None, None, "connect");
+        let why = format!("this listener belongs to session `{session}`, which there is not");
+        ledger.verdict(Verdict::Denied, why);
+        return ledger.close("refused").await;
     };
+    let door = shared.doors.of(&session);
     if !shared.recorder.healthy() {
         tracing::error!(
             session = session.id(),
@@ -59,7 +69,7 @@ async fn accepted(shared: Arc<Shared>, session: &str, door: Arc<Door>, stream: T
         tracing::debug!(%error, "the connection was gone");
         return;
     }
-    let target = match original_destination(&stream) {
+    let target = match original_destination(&stream, led) {
         Ok(target) => target,
         Err(why) => {
             let mut ledger = shared.recorder.open(Some(&session), None, "connect");
@@ -84,6 +94,7 @@ async fn accepted(shared: Arc<Shared>, session: &str, door: Arc<Door>, stream: T
         Intake {
             session,
             door,
+            client: None,
             destination,
             stream: Stream::new(stream),
         },
@@ -91,12 +102,32 @@ async fn accepted(shared: Arc<Shared>, session: &str, door: Arc<Door>, stream: T
     .await;
 }
 
-/// Where the client meant to go (`SO_ORIGINAL_DST`). The listener itself as destination would be a loop.
-fn original_destination(stream: &TcpStream) -> Result<SocketAddr, String> {
+/// Where the client meant to go. The listener itself as destination would be a loop.
+fn original_destination(stream: &TcpStream, led: Led) -> Result<SocketAddr, String> {
     let gone = |error: io::Error| format!("the connection's addresses are unknown: {error}");
     let local = stream.local_addr().map_err(gone)?;
+    let local = SocketAddr::new(unmapped(local.ip()), local.port());
+    let (target, itself) = match led {
+        Led::Redirected => {
+            let target = redirected_from(stream, local)?;
+            (target, target == local)
+        }
+        Led::Transparently { listener } => {
+            // A listener on every address cannot tell its own from others': nothing on its port is led on.
+            let same = listener.ip().is_unspecified() || unmapped(listener.ip()) == local.ip();
+            (local, same && listener.port() == local.port())
+        }
+    };
+    if itself {
+        return Err("the gateway's listener was dialled itself, which would be a loop".to_owned());
+    }
+    Ok(target)
+}
+
+/// What the kernel remembers of a redirected connection (`SO_ORIGINAL_DST`).
+fn redirected_from(stream: &TcpStream, local: SocketAddr) -> Result<SocketAddr, String> {
     let socket = SockRef::from(stream);
-    let original = match unmapped(local.ip()) {
+    let original = match local.ip() {
         IpAddr::V4(_) => socket.original_dst_v4(),
         IpAddr::V6(_) => socket.original_dst_v6(),
     };
@@ -106,11 +137,7 @@ fn original_destination(stream: &TcpStream) -> Result<SocketAddr, String> {
         })?
         .as_socket()
         .ok_or("the original destination is no internet address")?;
-    let target = SocketAddr::new(unmapped(target.ip()), target.port());
-    if target == SocketAddr::new(unmapped(local.ip()), local.port()) {
-        return Err("the gateway's listener was dialled itself, which would be a loop".to_owned());
-    }
-    Ok(target)
+    Ok(SocketAddr::new(unmapped(target.ip()), target.port()))
 }
 
 fn unmapped(address: IpAddr) -> IpAddr {

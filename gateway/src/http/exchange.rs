@@ -68,6 +68,7 @@ pub async fn exchange(shared: &Arc<Shared>, channel: &Channel, request: Request<
     let mut ledger = shared
         .recorder
         .open(Some(&channel.session), Some(&channel.destination), "http");
+    ledger.came_from(channel.client);
     ledger.tls(channel.tls);
     ledger.asked(method.as_str(), request.uri().path());
     match attempt(shared, channel, request, &mut ledger).await {

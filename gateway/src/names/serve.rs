@@ -17,8 +17,7 @@ use tokio::time::timeout;
 const TCP_QUERIES: usize = 1000;
 
 /// Answers queries until dropped.
-pub async fn serve_udp(shared: Arc<Shared>, session: Arc<str>, names: Arc<Table>, socket: UdpSocket) {
-    let socket = Arc::new(socket);
+pub async fn serve_udp(shared: Arc<Shared>, session: Arc<str>, names: Arc<Table>, socket: Arc<UdpSocket>) {
     let places = Arc::new(Semaphore::new(shared.limits.lookups));
     let mut buffer = vec![0; UDP_BYTES];
     loop {

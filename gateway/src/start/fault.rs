@@ -3,6 +3,7 @@ use crate::AssemblyError;
 use crate::audit::AuditError;
 use crate::control::SocketError;
 use crate::downstream::mtls::EntranceError;
+use crate::downstream::wanted::WantedError;
 use crate::names::resolve::ResolverError;
 use crate::secret::store::StoreError;
 use crate::session::keep::StateError;
@@ -49,6 +50,9 @@ pub enum StartError {
         /// What the system said.
         error: io::Error,
     },
+    /// A further way in.
+    #[error(transparent)]
+    Wanted(#[from] WantedError),
     /// Where tunnels come in.
     #[error(transparent)]
     Tunnel(#[from] EntranceError),
@@ -84,13 +88,14 @@ pub enum StartError {
 impl StartError {
     /// Whether trying again later may help, without anybody doing anything.
     pub fn is_passing(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Running { .. }
-                | Self::Proxy { .. }
-                | Self::Metrics { .. }
-                | Self::Tunnel(EntranceError::Address { .. })
-                | Self::Socket(SocketError::Taken(_))
-        )
+            | Self::Proxy { .. }
+            | Self::Metrics { .. }
+            | Self::Tunnel(EntranceError::Address { .. })
+            | Self::Socket(SocketError::Taken(_)) => true,
+            Self::Wanted(error) => error.is_passing(),
+            _ => false,
+        }
     }
 }

@@ -42,14 +42,20 @@ mod rollout;
 #[cfg(test)]
 mod secrets;
 #[cfg(test)]
+mod socks;
+#[cfg(test)]
 mod stand;
 #[cfg(test)]
 mod tls_down;
 #[cfg(test)]
 mod tls_up;
 #[cfg(test)]
+mod transparent;
+#[cfg(test)]
 mod tunnel;
 #[cfg(test)]
 mod tunnel_in;
+#[cfg(test)]
+mod ways;
 #[cfg(test)]
 mod websocket;

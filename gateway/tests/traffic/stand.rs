@@ -108,6 +108,27 @@ impl Stand {
         limits: Limits,
         outlet: impl FnOnce(&Arc<SecretStore>) -> Outlet,
     ) -> Self {
+        Self::assembled(roots, port, limits, outlet, |ways| ways).await
+    }
+
+    /// A gateway with further ways in.
+    pub(crate) async fn with_ways(
+        roots: &Roots,
+        port: u16,
+        limits: Limits,
+        further: impl FnOnce(Ways) -> Ways,
+    ) -> Self {
+        let outlet = |_: &Arc<SecretStore>| Outlet::new(Resolver::without_servers());
+        Self::assembled(roots, port, limits, outlet, further).await
+    }
+
+    async fn assembled(
+        roots: &Roots,
+        port: u16,
+        limits: Limits,
+        outlet: impl FnOnce(&Arc<SecretStore>) -> Outlet,
+        further: impl FnOnce(Ways) -> Ways,
+    ) -> Self {
         install_crypto();
         let folder = tempfile::tempdir().unwrap();
         let sink = Sink::open(folder.path()).unwrap();
@@ -134,10 +155,10 @@ impl Stand {
             sink: sink.clone(),
             authority,
             upstream: outlet,
-            ways: Ways {
+            ways: further(Ways {
                 tunnel: Some(entrance),
                 ..Ways::new(proxy)
-            },
+            }),
             limits,
         })
         .unwrap();

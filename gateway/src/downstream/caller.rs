@@ -1,0 +1,36 @@
+//! Who comes to the proxy: whoever knows a session's token, or whoever reaches a session's own listener.
+use crate::Shared;
+use crate::session::Session;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// How it is known whose a proxy connection is.
+#[derive(Debug, Clone)]
+pub enum Owner {
+    /// The client says a session's id and proxy token.
+    Token,
+    /// The listener belongs to the session of this id; what the client says of itself is not looked at.
+    Listener(Arc<str>),
+}
+
+/// One client of the proxy.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// How it is known whose it is.
+    pub owner: Owner,
+    /// Where it is, where that is known.
+    pub client: Option<SocketAddr>,
+}
+
+impl Caller {
+    /// The session of this client, with what it said of itself: name and password.
+    pub fn session(&self, shared: &Shared, said: Option<(&str, &str)>) -> Option<Arc<Session>> {
+        match &self.owner {
+            Owner::Listener(session) => shared.sessions.by_id(session),
+            Owner::Token => {
+                let (name, password) = said?;
+                shared.sessions.by_proxy_password(name, password)
+            }
+        }
+    }
+}
