@@ -1,5 +1,5 @@
 //! DNS messages: a query read, an answer made. Pure but for the table of synthetic addresses.
-use super::resolve::Known;
+use super::known::Known;
 use super::synthetic::{Full, Table};
 use hickory_proto::op::{Edns, Message, MessageType, Metadata, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;

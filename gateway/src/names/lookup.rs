@@ -2,8 +2,8 @@
 //!
 //! A name that no rule lets anybody reach is asked of nobody, so that no name carries anything out.
 use super::answer::{self, Asked, ErrorCode, TTL};
+use super::known::Known;
 use super::refused::Telling;
-use super::resolve::Known;
 use super::synthetic::{Full, Table};
 use crate::Shared;
 use crate::control::types::Verdict;

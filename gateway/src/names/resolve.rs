@@ -1,4 +1,6 @@
 //! Names to addresses, as the gateway itself sees them; whether an address may be dialled is not decided here.
+pub use super::known::Known;
+
 use crate::session::Session;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
@@ -11,22 +13,6 @@ use std::time::{Duration, Instant};
 const KEPT: u64 = 20_000;
 /// An answer, also that there is none, is kept for no longer than this, whatever it says itself (RFC 2308 section 5).
 const KEPT_LONGEST: Duration = Duration::from_secs(600);
-
-/// What is known of a name. TTLs are seconds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known {
-    /// It has addresses.
-    Addresses {
-        /// For how long.
-        ttl: u32,
-    },
-    /// It exists and has none.
-    Nothing,
-    /// It does not exist.
-    NoSuchName,
-    /// Nobody says; the text says why.
-    Failed(String),
-}
 
 /// Looks names up with the system's configuration, or with given servers.
 #[derive(Debug)]

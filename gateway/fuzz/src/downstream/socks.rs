@@ -1,0 +1,4 @@
+//! SOCKS as bytes.
+
+#[path = "../../../src/downstream/socks/wire.rs"]
+pub mod wire;
