@@ -8,8 +8,10 @@ use crate::farewell;
 use crate::http::{Channel, PeerFault, Version, serve_channel};
 use crate::intake::Intake;
 use crate::ledger::Ledger;
+use crate::postgres::Postgres;
 use crate::session::Decided;
 use crate::sniff::{LOOK_BYTES, Protocol, sniff};
+use crate::spoken::Spoken;
 use crate::stream::Stream;
 use crate::{tls, tunnel};
 use sallyport_policy::{self as rules, Decision, Moment, Permit, Request};
@@ -85,6 +87,7 @@ pub async fn serve(shared: Arc<Shared>, intake: Intake) {
         Look::Found(Protocol::Http) => http(shared, intake, Version::Http1, false).await,
         Look::Found(Protocol::Http2Preface) => http(shared, intake, Version::Http2, false).await,
         Look::Found(Protocol::Ssh) => opaque(&shared, intake, "ssh").await,
+        Look::Found(Protocol::Postgres) => spoken(shared, intake, Postgres { tls: false }).await,
         Look::Found(Protocol::Unknown(what)) => opaque(&shared, intake, what).await,
         Look::Found(Protocol::Incomplete) | Look::Slow { .. } => {
             opaque(&shared, intake, "nothing, or not enough").await
@@ -118,6 +121,7 @@ async fn inside_tls(shared: Arc<Shared>, mut intake: Intake, connect: Decided) {
     match look(&mut intake.stream, shared.limits.idle).await {
         Look::Found(Protocol::Http) => http(shared, intake, Version::Http1, true).await,
         Look::Found(Protocol::Http2Preface) => http(shared, intake, Version::Http2, true).await,
+        Look::Found(Protocol::Postgres) => Postgres { tls: true }.serve(shared, intake).await,
         Look::Found(_) => {
             let mut ledger = open(&shared, &intake, "handshake");
             ledger.decided(&connect);
@@ -136,6 +140,20 @@ async fn inside_tls(shared: Arc<Shared>, mut intake: Intake, connect: Decided) {
             );
             ledger.close("broken off").await;
         }
+    }
+}
+
+/// A protocol that is ended here, unless the connection may pass unread: by a rule, or since the policy only observes, and then
+/// no credential could be put in anyway.
+async fn spoken(shared: Arc<Shared>, intake: Intake, protocol: impl Spoken) {
+    let unread = decide(&intake, Moment::Opaque);
+    match &unread.decision {
+        Decision::Allow(permit) => {
+            let mut ledger = open(&shared, &intake, "tcp");
+            ledger.decided(&unread);
+            tunnel::run(&shared, intake, permit, ledger).await;
+        }
+        _ => protocol.serve(shared, intake).await,
     }
 }
 

@@ -17,6 +17,7 @@ pub mod limits;
 pub mod metrics;
 pub mod names;
 pub mod payload;
+pub mod postgres;
 pub mod secret;
 pub mod session;
 pub mod sniff;
@@ -93,6 +94,7 @@ pub struct Shared {
     pub(crate) doors: Doors,
     pub(crate) metrics: Metrics,
     pub(crate) pseudonym: Pseudonym,
+    pub(crate) cancels: postgres::Cancels,
     pub(crate) proxy_places: Arc<Semaphore>,
     pub(crate) draining: CancellationToken,
     pub(crate) tasks: TaskTracker,
@@ -121,6 +123,7 @@ impl Gateway {
             upstream: Upstream::new(assembly.upstream, own, (limits.clone(), metrics.path().clone()))?,
             metrics,
             pseudonym: Pseudonym::random()?,
+            cancels: postgres::Cancels::default(),
             proxy_places: Arc::new(Semaphore::new(limits.proxy_connections)),
             doors: Doors::new(limits.clone(), draining.clone()),
             limits,

@@ -75,7 +75,11 @@ pub struct Limits {
     pub lookups: usize,
     /// Refused names of one session that have a record each (256). Beyond it: one record that says so.
     pub refused_names: usize,
-    /// Bytes neither way on a tunnel or a WebSocket (1 h). Beyond it: closed, a WebSocket with 1001.
+    /// For the log-in of a protocol that has one, on each side (30 s). Beyond it: an error in the protocol's words, recorded.
+    pub log_in: Duration,
+    /// How long a client may take to be told why its connection ends (5 s). Beyond it: cut.
+    pub farewell: Duration,
+    /// Bytes neither way on a tunnel, a database connection or a WebSocket (1 h). Beyond it: closed, a WebSocket with 1001.
     pub tunnel_idle: Duration,
     /// Bytes of one WebSocket message, inflated (64 MiB). Beyond it: closed with 1009.
     pub websocket_message: u64,
@@ -135,6 +139,8 @@ impl Default for Limits {
             lookup: Duration::from_secs(4),
             lookups: 256,
             refused_names: 256,
+            log_in: Duration::from_secs(30),
+            farewell: Duration::from_secs(5),
             tunnel_idle: Duration::from_secs(3600),
             websocket_message: 64 << 20,
             websocket_close: Duration::from_secs(5),

@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub mod client_certificate;
 pub(crate) mod forms;
 pub mod guard;
+pub mod log_in;
 pub mod placeholder;
 pub mod places;
 pub mod proxy_login;

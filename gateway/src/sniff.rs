@@ -22,6 +22,8 @@ pub enum Protocol {
     Http2Preface,
     /// An SSH identification string (RFC 4253 section 4.2).
     Ssh,
+    /// The first message of a PostgreSQL client (its documentation, 55.2): encryption, start-up of version 3, cancel.
+    Postgres,
     /// Something else; the text says what is known of it.
     Unknown(&'static str),
     /// Not enough yet.
@@ -50,6 +52,7 @@ pub fn sniff(bytes: &[u8]) -> Protocol {
             Err(Fault::Short) => Protocol::Unknown("a TLS ClientHello that does not end"),
             Err(Fault::Broken) => Protocol::Unknown("a malformed TLS ClientHello"),
         },
+        Some(0) => postgres(bytes),
         Some(_) => plain(bytes),
     }
 }
@@ -77,11 +80,19 @@ fn plain(bytes: &[u8]) -> Protocol {
     }
 }
 
+/// Length and code of a PostgreSQL client's first message.
+fn postgres(bytes: &[u8]) -> Protocol {
+    match bytes {
+        [0] | [0, 0] | [0, 0, _] | [0, 0, _, _] => Protocol::Incomplete,
+        [0, 0, _, _, 0, 3, ..] | [0, 0, _, _, 4, 210, 22, 46..=48, ..] => Protocol::Postgres,
+        [0, 0, _, _, 0 | 4] | [0, 0, _, _, 4, 210] | [0, 0, _, _, 4, 210, 22] => Protocol::Incomplete,
+        _ => Protocol::Unknown(what(bytes)),
+    }
+}
+
 /// Names a few protocols for the log.
 fn what(bytes: &[u8]) -> &'static str {
     match bytes {
-        [0, 0, 0, 8, 4, 210, 22, 47 | 48, ..] => "a PostgreSQL request for encryption",
-        [0, 0, _, _, 0, 3, ..] => "a PostgreSQL start-up message",
         [0x80, ..] => "an SSL 2 ClientHello",
         [0x00, 0x0c | 0x0e, ..] => "something like AMQP or MQTT",
         _ => "bytes of an unknown protocol",

@@ -18,6 +18,8 @@ const HTTP2: &[u8] = b"h2";
 const UNRECOGNIZED_NAME: u8 = 112;
 /// Alert of RFC 7301 section 3.2.
 const NO_APPLICATION_PROTOCOL: u8 = 120;
+/// PostgreSQL's name in ALPN (its documentation, 55.2.11).
+const POSTGRES: &[u8] = b"postgresql";
 
 /// Why no TLS connection came to be. Mostly the machine's doing.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +44,7 @@ pub enum HandshakeFault {
         dialled: String,
     },
     /// None of the offers can be served.
-    #[error("the client offers only `{0}` (ALPN), and this gateway speaks `h2` and `http/1.1`")]
+    #[error("the client offers only `{0}` (ALPN), and this gateway speaks `h2`, `http/1.1` and `postgresql`")]
     NoProtocol(String),
     /// No leaf.
     #[error(transparent)]
@@ -86,7 +88,9 @@ pub async fn accept(
         return Err(fault);
     }
     let mut config = leaves.for_host(&destination.host)?;
-    if http1_only && offers(hello, HTTP1) {
+    if offers(hello, POSTGRES) {
+        Arc::make_mut(&mut config).alpn_protocols = vec![POSTGRES.to_vec()];
+    } else if http1_only && offers(hello, HTTP1) {
         Arc::make_mut(&mut config).alpn_protocols = vec![HTTP1.to_vec()];
     }
     match tokio::time::timeout(limit, TlsAcceptor::from(config).accept(stream)).await {
@@ -127,7 +131,8 @@ pub fn check_open(hello: &ClientHello) -> Result<(), &'static str> {
 
 /// No offers at all mean HTTP/1.1; offers among which there is nothing to speak end the handshake (RFC 7301 section 3.2).
 fn check_offers(hello: &ClientHello) -> Result<(), HandshakeFault> {
-    if hello.alpn.is_empty() || offers(hello, HTTP1) || offers(hello, HTTP2) {
+    let known = [HTTP1, HTTP2, POSTGRES];
+    if hello.alpn.is_empty() || known.iter().any(|protocol| offers(hello, protocol)) {
         return Ok(());
     }
     let shown = hello

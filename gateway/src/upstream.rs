@@ -39,6 +39,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
 use trust::Trust;
 
 /// Dials and keeps connections.
@@ -133,6 +134,36 @@ impl Upstream {
     /// Connects to the destination of the permit. The judged address is the dialled one; there is one look-up.
     pub async fn dial(&self, session: &Session, permit: &Permit) -> Result<Dialled, UpstreamFault> {
         self.dialler.dial(session, permit).await
+    }
+
+    /// Connects once more to where a connection leads that was dialled under this permit; its address is judged again.
+    pub async fn dial_again(
+        &self,
+        session: &Session,
+        permit: &Permit,
+        address: Option<SocketAddr>,
+    ) -> Result<Dialled, UpstreamFault> {
+        self.dialler.dial_again(session, permit, address).await
+    }
+
+    /// Makes TLS on a dialled connection, verified for the permit's host; `protocol` is its name in ALPN.
+    pub async fn encrypt(
+        &self,
+        session: &Session,
+        permit: &Permit,
+        line: Line,
+        protocol: &'static [u8],
+    ) -> Result<TlsStream<Line>, UpstreamFault> {
+        let identity = session.secrets().identity(permit);
+        let identity = identity.map_err(UpstreamFault::Identity)?;
+        let connector = self.trust.speaking(session, identity.as_deref(), protocol)?;
+        let destination = permit.destination();
+        let name = trust::server_name(&destination.host)?;
+        let limit = self.limits.upstream_handshake;
+        timeout(limit, connector.connect(name, line))
+            .await
+            .map_err(|_| UpstreamFault::HandshakeTimeout(destination.to_string(), limit))?
+            .map_err(|error| UpstreamFault::tls(&error))
     }
 
     /// Sends one request and waits for its answer's head. Repeats only what certainly did not act upstream.

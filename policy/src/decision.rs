@@ -70,7 +70,8 @@ impl Refusal {
 }
 
 impl Remedy {
-    fn told(&self, host: &str) -> String {
+    /// As the agent is told; `host` is what was asked for.
+    pub fn told(&self, host: &str) -> String {
         match self {
             Self::None => "asking for access cannot change this".to_owned(),
             Self::RequestAccess => {

@@ -160,7 +160,7 @@ impl Learner {
             last: recorded.at,
             id: recorded.id.to_string(),
             sample: match recorded.shape {
-                Shape::Http { .. } => recorded.subject(),
+                Shape::Http { .. } | Shape::Postgres(_) => recorded.subject(),
                 Shape::Stream => format!("opaque {}", recorded.destination),
                 Shape::Tls | Shape::Connect => format!("connect {}", recorded.destination),
             },
@@ -226,7 +226,8 @@ fn unfit(recorded: &Recorded<'_>) -> Option<String> {
         Shape::Http { path: Some(path), .. } => path
             .ambiguity()
             .map(|reason| format!("its path can be read in more than one way: {reason}")),
-        _ => None,
+        Shape::Postgres(_) => Some("rules with `protocol: postgres` are written by hand".to_owned()),
+        Shape::Connect | Shape::Stream | Shape::Tls => None,
     }
 }
 
@@ -235,7 +236,7 @@ fn key(recorded: &Recorded<'_>, path: &str) -> Option<Key> {
         Shape::Http { method, tls, .. } => (Kind::Http { tls: (*tls)? }, method.to_string()),
         Shape::Tls => (Kind::Tls, String::new()),
         Shape::Stream => (Kind::Stream, String::new()),
-        Shape::Connect => return None,
+        Shape::Connect | Shape::Postgres(_) => return None,
     };
     let path = ids::without(path);
     // What is no pattern, or means another path than it says, cannot stand in a rule.

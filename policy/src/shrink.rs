@@ -139,6 +139,9 @@ fn requests(recorded: &Recorded<'_>) -> Vec<Request> {
         destination: recorded.destination.clone(),
         moment,
     };
+    if let Shape::Postgres(login) = &recorded.shape {
+        return vec![request(Moment::Postgres(login.clone()))];
+    }
     let Shape::Http { method, path, tls } = &recorded.shape else {
         return vec![request(Moment::Connect), request(Moment::Opaque)];
     };

@@ -230,15 +230,16 @@ pub struct AuditRecord {
     pub session: String,
     /// Who, as vouched for.
     pub user: String,
-    /// `connect`, `http`, `websocket`, `dns`, `tcp`, `access`, `session`, `policy`, `handshake`.
+    /// `connect`, `http`, `websocket`, `dns`, `tcp`, `tls`, `postgres`, `access`, `session`, `policy`, `handshake`.
     pub kind: String,
     /// Host as decided on.
     pub host: String,
     /// Port.
     pub port: u16,
-    /// HTTP method, if any.
+    /// HTTP method, if any; `LOGIN` or `CANCEL` of PostgreSQL.
     pub method: Option<String>,
-    /// Canonical path without query, if any; control characters escaped, bounded.
+    /// Canonical path without query, if any; control characters escaped, bounded. `/DATABASE/ROLE` of a PostgreSQL log-in,
+    /// percent-encoded.
     pub path: Option<String>,
     /// What was decided.
     pub verdict: Verdict,

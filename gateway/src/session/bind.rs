@@ -66,12 +66,12 @@ fn unserved(credential: &Credential) -> impl Iterator<Item = String> {
     let unserved = |place: &&Place| {
         matches!(
             place,
-            Place::Json(_) | Place::Form(_) | Place::Path | Place::SshKey | Place::Password
+            Place::Json(_) | Place::Form(_) | Place::Path | Place::SshKey
         )
     };
     credential.places.iter().filter(unserved).map(|place| {
         format!(
-            "credential `{}` is not put into {}: this gateway puts credentials into header fields and query parameters only",
+            "credential `{}` is not put into {}: this gateway puts credentials into header fields, query parameters and log-ins by password only",
             credential.name,
             spoken(place)
         )

@@ -96,10 +96,15 @@ fn plain_protocols_are_told_apart() {
     assert_eq!(sniff(b"SSH-2.0-OpenSSH_9\r\n"), Protocol::Ssh);
     assert_eq!(sniff(b"SS"), Protocol::Incomplete);
     assert_eq!(sniff(b"GE"), Protocol::Incomplete);
-    assert_eq!(
-        sniff(&[0, 0, 0, 8, 4, 210, 22, 47]),
-        Protocol::Unknown("a PostgreSQL request for encryption")
-    );
+    assert_eq!(sniff(&[0, 0, 0, 8, 4, 210, 22, 47]), Protocol::Postgres);
+    assert_eq!(sniff(&[0, 0, 0, 40, 0, 3, 0, 2, b'u']), Protocol::Postgres);
+    assert_eq!(sniff(&[0, 0, 0, 16, 4, 210, 22, 46]), Protocol::Postgres);
+    assert_eq!(sniff(&[0, 0, 0, 8, 4, 210]), Protocol::Incomplete);
+    assert!(matches!(
+        sniff(&[0, 0, 0, 8, 4, 210, 22, 49]),
+        Protocol::Unknown(_)
+    ));
+    assert!(matches!(sniff(&[0, 0x0c]), Protocol::Unknown(_)));
     assert!(matches!(sniff(b"\x16\x03\x01\x00\x00"), Protocol::Unknown(_)));
     assert!(matches!(
         sniff(b"\x16GET"),

@@ -89,6 +89,28 @@ impl Dialler {
         self.first_of(addresses, permit, destination).await
     }
 
+    /// Connects once more to an address, or once more by the name where the parent proxy looked it up.
+    pub(super) async fn dial_again(
+        &self,
+        session: &Session,
+        permit: &Permit,
+        address: Option<SocketAddr>,
+    ) -> Result<Dialled, UpstreamFault> {
+        let Some(address) = address else {
+            return self.dial(session, permit).await;
+        };
+        self.admit(permit, address).map_err(UpstreamFault::Address)?;
+        let mut notes = Vec::new();
+        let stream = self
+            .reach(&permit.destination().host, address, &mut notes)
+            .await?;
+        Ok(Dialled {
+            stream,
+            address: Some(address),
+            notes,
+        })
+    }
+
     /// The first address that is admitted and answers.
     async fn first_of(
         &self,

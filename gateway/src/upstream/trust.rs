@@ -80,6 +80,20 @@ impl Trust {
         Ok(TlsConnector::from(Arc::new(config)))
     }
 
+    /// The connector of a session for another protocol than HTTP, by its name in ALPN (RFC 7301). Nothing is resumed: tickets are
+    /// kept by host alone, and another server may listen on another port.
+    pub(super) fn speaking(
+        &self,
+        session: &Session,
+        identity: Option<&Identity>,
+        protocol: &'static [u8],
+    ) -> Result<TlsConnector, UpstreamFault> {
+        let mut config = self.make(&session.upstream_roots_pem(), identity)?;
+        config.alpn_protocols = vec![protocol.to_vec()];
+        config.resumption = rustls::client::Resumption::disabled();
+        Ok(TlsConnector::from(Arc::new(config)))
+    }
+
     fn make(&self, roots_pem: &str, identity: Option<&Identity>) -> Result<ClientConfig, UpstreamFault> {
         let mut roots = self.base.clone();
         add(&mut roots, roots_pem.as_bytes())?;

@@ -8,6 +8,8 @@ mod bounds;
 #[cfg(test)]
 mod compression;
 #[cfg(test)]
+mod database;
+#[cfg(test)]
 mod dns;
 #[cfg(test)]
 mod fidelity;
@@ -33,6 +35,10 @@ mod pace;
 mod parent;
 #[cfg(test)]
 mod paths;
+#[cfg(test)]
+mod postgres;
+#[cfg(test)]
+mod postgres_bounds;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]

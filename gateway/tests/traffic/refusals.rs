@@ -189,7 +189,7 @@ async fn an_ssh_client_is_told_and_left() {
 async fn a_database_client_is_told_in_its_own_words() {
     let (stand, origin) = stand().await;
     let mut stream = stand.tunnel("denied.test:5432").await;
-    stream.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]).await.unwrap();
+    stream.write_all(&[0, 0, 0, 8, 4, 210, 22, 48]).await.unwrap();
     assert_eq!(stream.read_u8().await.unwrap(), b'N');
     stream
         .write_all(b"\0\0\0\x11\0\x03\0\0user\0ada\0\0")
@@ -198,11 +198,14 @@ async fn a_database_client_is_told_in_its_own_words() {
     let text = read_all(&mut stream).await;
     assert!(text.starts_with('E'), "{text}");
     assert!(
-        text.contains("sallyport: no rule allows") && text.contains("only a rule with `protocol: tcp`"),
+        text.contains("C28000\0Msallyport: no rule allows") && text.contains("\0DRule `default`."),
         "{text}"
     );
     let record = only(stand.records(1).await);
-    assert_eq!((record.verdict, record.port), (Verdict::Denied, 5432));
+    assert_eq!(
+        (record.kind.as_str(), record.verdict, record.port),
+        ("postgres", Verdict::Denied, 5432)
+    );
     assert!(text.contains(&record.id), "{text}");
     assert_eq!(origin.connections(), 0);
 }

@@ -249,10 +249,14 @@ impl Stand {
 
     /// A tunnel, open.
     pub(crate) async fn tunnel(&self, authority: &str) -> TcpStream {
+        self.tunnel_as(authority, &self.authorization()).await
+    }
+
+    /// A tunnel of whomever `Proxy-Authorization` names.
+    pub(crate) async fn tunnel_as(&self, authority: &str, authorization: &str) -> TcpStream {
         let mut stream = self.dial().await;
         let request = format!(
-            "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\nProxy-Authorization: {}\r\n\r\n",
-            self.authorization()
+            "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\nProxy-Authorization: {authorization}\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).await.unwrap();
         let head = read_head(&mut stream).await;
@@ -334,6 +338,19 @@ impl Stand {
             &format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n"),
         )
         .await
+    }
+
+    /// The records that fit, once there is one.
+    pub(crate) async fn records_of(&self, fits: impl Fn(&AuditRecord) -> bool) -> Vec<AuditRecord> {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+        loop {
+            let records: Vec<_> = self.records(0).await.into_iter().filter(&fits).collect();
+            if !records.is_empty() {
+                return records;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "no such record");
+            tokio::task::yield_now().await;
+        }
     }
 
     /// All records so far, oldest first, once there are at least `count`.
