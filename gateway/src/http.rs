@@ -1,14 +1,22 @@
 //! HTTP/1.1 and HTTP/2 towards the machine: connections, each request of which goes through `exchange`.
 pub mod body;
+pub mod client;
 pub mod coding;
+pub mod deciding;
 pub mod exchange;
 pub mod forward;
+pub mod grpc;
 pub mod head;
+pub mod interim;
 pub mod pace;
+pub mod push;
+pub mod raw_head;
 pub mod refusal;
 pub mod stop;
 pub mod track;
+pub mod trailers;
 pub mod upgrade;
+pub mod upload;
 pub mod via;
 pub mod websocket;
 
@@ -18,6 +26,7 @@ use crate::Shared;
 use crate::limits::Limits;
 use crate::session::Session;
 use crate::stream::Stream;
+use head::Doubt;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -90,7 +99,7 @@ where
     let service = service_fn(move |mut request: Request<Incoming>| {
         let held = InFlight::new(&serving);
         request.extensions_mut().insert(held.clone());
-        let answering = service(request);
+        let answering = service(seen(request, version, &serving));
         async move { Ok::<_, Infallible>(answering.await.map(|body| HeldBody::new(body, held))) }
     });
     let io = TokioIo::new(Paced::new(
@@ -147,6 +156,21 @@ where
         error if error.is_parse() => PeerFault::Malformed(error),
         error => PeerFault::Broken(error),
     })
+}
+
+/// A request with what hyper does not show of it, and the way for interim answers where there is one.
+fn seen(request: Request<Incoming>, version: Version, pace: &Arc<Pace>) -> Request<Incoming> {
+    if version == Version::Http2 {
+        return request;
+    }
+    let (mut parts, body) = request.into_parts();
+    if let Some(doubt) = pace.take_head().doubt(&parts) {
+        parts.extensions.insert(Doubt(doubt));
+    }
+    if parts.version == http::Version::HTTP_11 {
+        parts.extensions.insert(pace.clone());
+    }
+    Request::from_parts(parts, body)
 }
 
 /// Serves the requests of a channel.

@@ -53,10 +53,10 @@ pub struct Limits {
     /// Bytes of a push read before it is decided, held in memory meanwhile (4 MiB). Commands beyond it: refused; a pack
     /// beyond it shows no more, so that what it has not shown counts as forced.
     pub push_bytes: usize,
-    /// How long and
+    /// Between two pieces of a request's body whose answer is given already, so that its client gets to read the answer
+    /// (2 s, and ten times that in all). Beyond it: the connection ends, an HTTP/2 stream is reset.
     pub linger: Duration,
-    /// up to how many bytes a request's body is still read after its answer, so that the client gets to read it (10 s,
-    /// 64 MiB). Beyond it: the connection ends, an HTTP/2 stream is reset.
+    /// Bytes of such a body (64 MiB). Beyond it: as for `linger`.
     pub linger_bytes: u64,
     /// Connections to the tunnel's listener, whoever makes them (4096). Beyond it: closed at once.
     pub tunnel_connections: usize,
@@ -129,7 +129,7 @@ impl Default for Limits {
             proxy_connections: 4096,
             push_refs: 4096,
             push_bytes: 4 << 20,
-            linger: Duration::from_secs(10),
+            linger: Duration::from_secs(2),
             linger_bytes: 64 << 20,
             tunnel_connections: 4096,
             tunnels: 8,

@@ -35,6 +35,9 @@ pub enum PushFault {
     /// Commands that do not end.
     #[error("the commands of the push are longer than {0} bytes: push fewer refs at once")]
     Bytes(usize),
+    /// What carries it cannot be read.
+    #[error("the push cannot be read: {0}")]
+    Unreadable(String),
     /// It ended too early.
     #[error("the push ended before its commands did")]
     Torn,

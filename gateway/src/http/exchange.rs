@@ -3,17 +3,21 @@
 //! head -> decision -> guard and substitution -> bounds -> upstream -> redaction -> record -> client. Each stage either hands on
 //! what the next one demands, or ends the exchange with a `Stop`, which becomes an answer and a record. The handshake of a
 //! WebSocket goes the same way; what follows it is told in `websocket.rs`.
+use super::client::Client;
+use super::deciding::{self, Allowed};
 use super::head::{self, HeadFault};
+use super::pace::Pace;
+use super::refusal::mark_upstream_error;
 use super::stop::Stop;
 use super::track::{AnswerBody, Cut, RequestBody, RequestFate};
 use super::upgrade::{self, Asked};
+use super::upload::Upload;
 use super::websocket::extension::Terms;
 use super::websocket::handshake::{Begun, Handshake};
 use super::websocket::{self, Ground};
 use super::{Channel, body, forward};
 use crate::Shared;
 use crate::audit::AuditError;
-use crate::control::types::Verdict;
 use crate::ledger::Ledger;
 use crate::metrics::path::Phase;
 use crate::payload::{Body, Fault};
@@ -22,20 +26,14 @@ use crate::session::quota::Pass;
 use crate::upstream::{Answered, Route, UpstreamFault};
 use http::header::EXPECT;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use sallyport_policy::{Decision, HttpRequest, Moment, Permit};
+use sallyport_policy::Permit;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
-
-/// What was decided on, and the right to send it.
-struct Allowed {
-    request: HttpRequest,
-    permit: Permit,
-}
 
 /// A request that may be sent, with the right to do so.
 struct Prepared {
@@ -64,19 +62,19 @@ struct Beginning {
 
 /// Takes one request from head to answer. Always answers; always leaves a record.
 pub async fn exchange(shared: &Arc<Shared>, channel: &Channel, request: Request<Incoming>) -> Response<Body> {
-    let (method, asked) = (request.method().clone(), request.headers().clone());
+    let mut client = Client::of(&request);
     let mut ledger = shared
         .recorder
         .open(Some(&channel.session), Some(&channel.destination), "http");
     ledger.came_from(channel.client);
     ledger.tls(channel.tls);
-    ledger.asked(method.as_str(), request.uri().path());
-    match attempt(shared, channel, request, &mut ledger).await {
+    ledger.asked(request.method().as_str(), request.uri().path());
+    match attempt(shared, channel, request, (&mut client, &mut ledger)).await {
         Ok(mut answer) => match answer.begins.take() {
-            Some(begins) => open((shared, channel), answer, *begins, ledger, (&method, &asked)).await,
-            None => release((shared.as_ref(), channel), answer, ledger, (&method, &asked)).await,
+            Some(begins) => open((shared, channel), answer, *begins, ledger, &client).await,
+            None => release((shared.as_ref(), channel), answer, ledger, &client).await,
         },
-        Err(stop) => refuse(stop, channel, ledger, (&method, &asked)).await,
+        Err(stop) => refuse(stop, channel, ledger, &client).await,
     }
 }
 
@@ -84,14 +82,15 @@ async fn attempt(
     shared: &Shared,
     channel: &Channel,
     request: Request<Incoming>,
-    ledger: &mut Ledger,
+    (client, ledger): (&mut Client, &mut Ledger),
 ) -> Result<Answer, Stop> {
+    let (mut parts, body) = request.into_parts();
+    let mut body = Upload::new(body, &parts, &shared.limits);
     if !shared.recorder.healthy() {
         return Err(Stop::Audit(AuditError(
             "nothing passes until it can be written again".to_owned(),
         )));
     }
-    let (mut parts, body) = request.into_parts();
     if shared.pseudonym.is_in(&parts.headers) {
         return Err(Stop::Loop);
     }
@@ -103,7 +102,12 @@ async fn attempt(
     ledger.asked(&asked.method, asked.path.as_str());
     forward::canonical_fields(&mut parts.headers).map_err(unfit)?;
     asked.headers = head::fields(&parts.headers);
-    let allowed = decide(channel, asked, ledger)?;
+    let asked = deciding::Asked {
+        request: asked,
+        headers: &parts.headers,
+        body: &mut body,
+    };
+    let allowed = deciding::decide(channel, asked, &shared.limits, (client, ledger)).await?;
     let handshake = match upgrade {
         Asked::Nothing => None,
         Asked::WebSocket(handshake) if body.is_end_stream() => Some(handshake),
@@ -150,34 +154,15 @@ fn unfit(error: http::Error) -> Stop {
     )))
 }
 
-/// Asks the policy of this moment.
-fn decide(channel: &Channel, request: HttpRequest, ledger: &mut Ledger) -> Result<Allowed, Stop> {
-    let question = sallyport_policy::Request {
-        destination: channel.destination.clone(),
-        moment: Moment::Http(request),
-    };
-    let decided = channel.session.decide(&question);
-    ledger.decided(&decided);
-    match decided.decision {
-        Decision::Allow(permit) => match question.moment {
-            Moment::Http(request) => Ok(Allowed { request, permit }),
-            _ => Err(Stop::Undecided(Vec::new())),
-        },
-        Decision::Ask(refusal) => Err(Stop::Refused(refusal, Verdict::Asked)),
-        Decision::Deny(refusal) => Err(Stop::Refused(refusal, Verdict::Denied)),
-        // Nothing more will be known: without a yes it is a no.
-        Decision::Inspect => Err(Stop::Undecided(channel.session.undecided(&question))),
-    }
-}
-
 /// Gives the head its decided target, guards it and puts credentials in; wraps the body with its guard and its bounds.
 fn prepare(
     shared: &Shared,
     channel: &Channel,
     Allowed { request, permit }: Allowed,
-    (mut parts, body): (Parts, Incoming),
+    (mut parts, body): (Parts, Upload),
     ledger: &mut Ledger,
 ) -> Result<Prepared, Stop> {
+    let pace = parts.extensions.remove::<Arc<Pace>>();
     forward::decided_target(&mut parts, &request).map_err(unfit)?;
     shared
         .pseudonym
@@ -201,15 +186,18 @@ fn prepare(
     let limits = &shared.limits;
     let guard = body::outgoing_guard(&parts.headers, &secrets);
     let (body, fate) = RequestBody::new(body, guard, ledger.traffic(), limits.request_body_idle);
-    let body = body.within(pass.clone());
-    let body = match parts.headers.contains_key(EXPECT) {
+    let body = body.within(pass.clone()).guarding_trailers(secrets.clone());
+    let (body, open) = match parts.headers.contains_key(EXPECT) {
         true => {
             let (open, opened) = watch::channel(false);
-            expect_word(&mut parts, open);
-            body.wait_for(opened, limits.expect_continue).boxed_unsync()
+            let body = body.wait_for(opened, limits.expect_continue);
+            (body.boxed_unsync(), Some(open))
         }
-        false => body.boxed_unsync(),
+        false => (body.boxed_unsync(), None),
     };
+    if pace.is_some() || open.is_some() {
+        hand_on_interims(&mut parts, secrets.clone(), open, pace);
+    }
     Ok(Prepared {
         permit,
         secrets,
@@ -220,13 +208,25 @@ fn prepare(
     })
 }
 
-/// Opens the body's gate when the upstream says `100 Continue`.
-fn expect_word(parts: &mut Parts, open: watch::Sender<bool>) {
+/// Hands on what the upstream says before its answer: `100` opens the body's gate, others go to the client.
+fn hand_on_interims(
+    parts: &mut Parts,
+    secrets: Arc<SessionSecrets>,
+    open: Option<watch::Sender<bool>>,
+    pace: Option<Arc<Pace>>,
+) {
     let mut carrier = Request::new(());
-    hyper::ext::on_informational(&mut carrier, move |answer| {
-        if answer.status() == StatusCode::CONTINUE {
+    hyper::ext::on_informational(&mut carrier, move |said| match (said.status(), &open, &pace) {
+        (StatusCode::CONTINUE, Some(open), _) => {
             open.send_replace(true);
         }
+        (status, _, Some(pace)) => {
+            let mut headers = said.headers().clone();
+            forward::strip_answer(&mut headers);
+            secrets.redact_headers(&mut headers);
+            pace.send_interim(status, &headers);
+        }
+        _ => {}
     });
     parts.extensions.extend(std::mem::take(carrier.extensions_mut()));
 }
@@ -264,6 +264,7 @@ async fn send(
         Err(fault) => Err(match prepared.fate.cut() {
             Some(Cut::Leak(leak)) => Stop::Leak(leak.clone()),
             Some(Cut::Limit(exceeded)) => Stop::Limit(exceeded.clone()),
+            Some(cut @ Cut::Trailer(_)) => Stop::Head(HeadFault::Malformed(cut.to_string())),
             None => Stop::Upstream(fault),
         }),
     }
@@ -279,16 +280,17 @@ async fn release(
         ..
     }: Answer,
     mut ledger: Ledger,
-    (method, asked): (&Method, &HeaderMap),
+    client: &Client,
 ) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     if let Err(exceeded) = pass.announce(body.size_hint().lower()) {
-        return refuse(Stop::Limit(exceeded), channel, ledger, (method, asked)).await;
+        return refuse(Stop::Limit(exceeded), channel, ledger, client).await;
     }
     forward::strip_answer(&mut parts.headers);
     if let Err(error) = shared.pseudonym.add_to(&mut parts.headers, parts.version) {
-        return refuse(unfit(error), channel, ledger, (method, asked)).await;
+        return refuse(unfit(error), channel, ledger, client).await;
     }
+    mark_upstream_error(parts.status, &mut parts.headers);
     ledger.status(parts.status);
     ledger
         .traffic()
@@ -296,11 +298,11 @@ async fn release(
     let body = body.map_err(Fault::from).boxed_unsync();
     let body = match body::redacted(body, &mut parts.headers, &secrets, ledger.traffic()) {
         Ok(body) => body,
-        Err(cannot) => return refuse(Stop::Opaque(cannot), channel, ledger, (method, asked)).await,
+        Err(cannot) => return refuse(Stop::Opaque(cannot), channel, ledger, client).await,
     };
-    let writes = is_write(method);
+    let writes = client.writes();
     if writes && let Err(error) = ledger.write_open().await {
-        return refuse(Stop::Audit(error), channel, ledger, (method, asked)).await;
+        return refuse(Stop::Audit(error), channel, ledger, client).await;
     }
     let body = AnswerBody::new(body, ledger, pass, writes, shared.limits.body_idle);
     Response::from_parts(parts, body.boxed_unsync())
@@ -312,7 +314,7 @@ async fn open(
     answer: Answer,
     begins: Beginning,
     mut ledger: Ledger,
-    (method, asked): (&Method, &HeaderMap),
+    client: &Client,
 ) -> Response<Body> {
     let mut response = answer.response;
     let upstream = hyper::upgrade::on(&mut response);
@@ -323,7 +325,7 @@ async fn open(
         .traffic()
         .redacted(answer.secrets.redact_headers(&mut headers));
     if let Err(error) = ledger.write_open().await {
-        return refuse(Stop::Audit(error), channel, ledger, (method, asked)).await;
+        return refuse(Stop::Audit(error), channel, ledger, client).await;
     }
     let ground = Ground {
         session: channel.session.clone(),
@@ -338,12 +340,7 @@ async fn open(
 }
 
 /// Turns a stop into the answer and the one record of this exchange.
-async fn refuse(
-    stop: Stop,
-    channel: &Channel,
-    mut ledger: Ledger,
-    (method, asked): (&Method, &HeaderMap),
-) -> Response<Body> {
+async fn refuse(stop: Stop, channel: &Channel, mut ledger: Ledger, client: &Client) -> Response<Body> {
     let problem = stop.problem(ledger.id(), &channel.destination.host.to_string());
     if let Some((verdict, reason)) = stop.verdict(&problem.detail) {
         ledger.verdict(verdict, reason);
@@ -351,10 +348,11 @@ async fn refuse(
     if let Stop::Limit(exceeded) = &stop {
         ledger.exceeded(exceeded);
     }
-    ledger.status(problem.status);
+    let answer = client.told(&problem);
+    ledger.status(answer.status());
     // The upstream may have acted on a write, so its record is durable before anybody hears of the failure.
     match stop {
-        Stop::Upstream(_) | Stop::Opaque(_) | Stop::Limit(_) if is_write(method) => {
+        Stop::Upstream(_) | Stop::Opaque(_) | Stop::Limit(_) if client.writes() => {
             if let Err(error) = ledger.write_closed("failed").await {
                 tracing::error!(%error, "the record of a failed write is not durable");
             }
@@ -362,12 +360,5 @@ async fn refuse(
         Stop::Audit(_) => ledger.close("held back: the audit log cannot be written").await,
         _ => ledger.close("refused").await,
     }
-    problem.respond(method, asked)
-}
-
-fn is_write(method: &Method) -> bool {
-    matches!(
-        *method,
-        Method::POST | Method::PUT | Method::PATCH | Method::DELETE
-    )
+    answer
 }

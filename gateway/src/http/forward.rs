@@ -1,7 +1,7 @@
 //! Heads on their way through: what belongs to one hop is taken off, the rest is sent on as it was decided. Pure.
 use http::header::{
-    ACCEPT_ENCODING, CONNECTION, COOKIE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
-    UPGRADE,
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, COOKIE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
@@ -76,6 +76,10 @@ pub fn decided_target(parts: &mut Parts, decided: &HttpRequest) -> Result<(), ht
 
 /// Takes off what an answer says of its hop, and invitations to other ways (RFC 7838).
 pub fn strip_answer(headers: &mut HeaderMap) {
+    // The coding frames the answer (RFC 9112 section 6.3); a length beside it would frame what is sent on in another way.
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     strip_hop_fields(headers);
     headers.remove("alt-svc");
 }

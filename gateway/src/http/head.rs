@@ -32,6 +32,10 @@ impl HeadFault {
     }
 }
 
+/// What makes a request's framing doubtful, where it was seen outside its parsed head; an extension of the request.
+#[derive(Debug, Clone, Copy)]
+pub struct Doubt(pub &'static str);
+
 /// Reads a head that came on a connection to `destination`, but for its fields. Only agreement of every name in it passes.
 pub fn read(parts: &Parts, destination: &Destination, tls: bool) -> Result<HttpRequest, HeadFault> {
     framing(parts)?;
@@ -116,6 +120,9 @@ pub fn parse_authority(text: &str, default_port: Option<u16>) -> Result<Destinat
 
 /// Framing that two readers could read differently (RFC 9112 sections 6.1 and 6.3).
 fn framing(parts: &Parts) -> Result<(), HeadFault> {
+    if let Some(Doubt(doubt)) = parts.extensions.get() {
+        return Err(malformed(*doubt));
+    }
     let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
     let Some(coding) = codings.next() else {
         return Ok(());

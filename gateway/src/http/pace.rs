@@ -3,15 +3,18 @@
 //! hyper's own limit for heads also counts the pause between two requests, so that idle connections would end as early as
 //! half-sent heads.
 use super::Body;
+use super::interim::Interims;
+use super::raw_head::RawHead;
 use crate::limits::Limits;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use futures_util::task::AtomicWaker;
+use http::{HeaderMap, StatusCode};
 use http_body::{Frame, SizeHint};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -23,12 +26,25 @@ pub struct Pace {
     requests: AtomicUsize,
     late: AtomicBool,
     connection: AtomicWaker,
+    head: Mutex<RawHead>,
+    interims: Interims,
 }
 
 impl Pace {
     /// Whether the connection was ended because a head did not come to its end.
     pub fn was_late(&self) -> bool {
         self.late.load(Ordering::Relaxed)
+    }
+
+    /// The head that was read last, as it came (HTTP/1).
+    pub fn take_head(&self) -> RawHead {
+        std::mem::take(&mut *self.head.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sends an interim answer before the next answer (HTTP/1.1).
+    pub fn send_interim(&self, status: StatusCode, headers: &HeaderMap) {
+        self.interims.push(status, headers);
+        self.connection.wake();
     }
 }
 
@@ -59,10 +75,14 @@ pub struct Paced<S> {
     pace: Arc<Pace>,
     /// For a whole head; none for HTTP/2, whose frames are not ours to tell apart.
     head: Option<Duration>,
+    head_bytes: usize,
     idle: Duration,
     unread: Duration,
     waiting: Option<(Phase, Pin<Box<Sleep>>)>,
     writing: Option<Pin<Box<Sleep>>>,
+    interim: Bytes,
+    /// Something of an answer was written that was not flushed since.
+    midway: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,10 +98,13 @@ impl<S> Paced<S> {
             inner,
             pace,
             head: heads.then_some(limits.head),
+            head_bytes: limits.head_bytes,
             idle: limits.idle,
             unread: limits.unread,
             waiting: None,
             writing: None,
+            interim: Bytes::new(),
+            midway: false,
         }
     }
 
@@ -90,7 +113,11 @@ impl<S> Paced<S> {
     }
 
     /// Bytes came: between two requests they begin a head.
-    fn came(&mut self) {
+    fn came(&mut self, piece: &[u8]) {
+        if self.head.is_some() {
+            let mut head = self.pace.head.lock().unwrap_or_else(PoisonError::into_inner);
+            head.push(piece, self.head_bytes);
+        }
         if let (Some(head), false) = (self.head, matches!(self.waiting, Some((Phase::Head, _)))) {
             self.begin(Phase::Head, head);
         }
@@ -117,7 +144,7 @@ impl<S> Paced<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -125,6 +152,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         this.pace.connection.register(cx.waker());
+        if let Poll::Ready(Err(error)) = this.interims(cx) {
+            return Poll::Ready(Err(error));
+        }
         let before = buf.filled().len();
         let read = Pin::new(&mut this.inner).poll_read(cx, buf);
         if this.pace.requests.load(Ordering::Acquire) > 0 {
@@ -134,7 +164,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         match read {
             Poll::Pending => this.stalled(cx),
             Poll::Ready(Ok(())) if buf.filled().len() > before => {
-                this.came();
+                this.came(&buf.filled()[before..]);
                 Poll::Ready(Ok(()))
             }
             ended => ended,
@@ -143,6 +173,27 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Paced<S> {
+    /// Writes the interim answers that wait, where no answer is under way.
+    fn interims(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut written = false;
+        while !self.midway {
+            if self.interim.is_empty() {
+                match self.pace.interims.take() {
+                    Some(interim) => self.interim = interim,
+                    None if written => return Pin::new(&mut self.inner).poll_flush(cx),
+                    None => return Poll::Ready(Ok(())),
+                }
+            }
+            match ready!(Pin::new(&mut self.inner).poll_write(cx, &self.interim))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.interim.advance(count),
+            }
+            written = true;
+        }
+        self.pace.interims.drop_all();
+        Poll::Ready(Ok(()))
+    }
+
     /// The peer does not read: how long may that last?
     fn unread<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
@@ -165,12 +216,21 @@ impl<S: AsyncWrite + Unpin> Paced<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.inner).poll_write(cx, buf);
+        let written = match self.interims(cx) {
+            Poll::Ready(Ok(())) => Pin::new(&mut self.inner).poll_write(cx, buf),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        };
+        self.midway |= written.is_ready();
         self.unread(cx, written)
     }
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.pace.connection.register(cx.waker());
+        if let Poll::Ready(Err(error)) = self.interims(cx) {
+            return Poll::Ready(Err(error));
+        }
         let flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        self.midway &= flushed.is_pending();
         self.unread(cx, flushed)
     }
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -182,7 +242,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        let written = match self.interims(cx) {
+            Poll::Ready(Ok(())) => Pin::new(&mut self.inner).poll_write_vectored(cx, bufs),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        };
+        self.midway |= written.is_ready();
         self.unread(cx, written)
     }
     fn is_write_vectored(&self) -> bool {

@@ -41,16 +41,19 @@ impl Problem {
         } else {
             ("application/problem+json", self.document())
         };
-        let length = text.len();
-        let body = if method == Method::HEAD {
-            empty_body()
-        } else {
-            Full::new(Bytes::from(text))
-                .map_err(|never| match never {})
-                .boxed_unsync()
-        };
+        let mut response = self.answer((self.status, content_type), text.into());
+        if method == Method::HEAD {
+            *response.body_mut() = empty_body();
+        }
+        response
+    }
+
+    /// An answer with this status, media type and body, and the fields that every answer of the gateway's own has.
+    pub fn answer(&self, (status, content_type): (StatusCode, &'static str), body: Bytes) -> Response<Body> {
+        let length = body.len();
+        let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
         let mut response = Response::new(body);
-        *response.status_mut() = self.status;
+        *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
@@ -68,7 +71,9 @@ impl Problem {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         // Tools that show nothing but the status line still name the decision.
-        if let Ok(phrase) = hyper::ext::ReasonPhrase::try_from(self.phrase().into_bytes()) {
+        if status == self.status
+            && let Ok(phrase) = hyper::ext::ReasonPhrase::try_from(self.phrase().into_bytes())
+        {
             response.extensions_mut().insert(phrase);
         }
         response
@@ -115,6 +120,18 @@ impl Problem {
 
     fn plain(&self) -> String {
         format!("{}: {}\ndecision {}\n", self.title, self.detail, self.id)
+    }
+}
+
+/// Says of an upstream's own error that it is the upstream's (RFC 9209 section 2.1.4), behind what others on the way said
+/// of it; and takes off what would let it pass for ours.
+pub fn mark_upstream_error(status: StatusCode, headers: &mut HeaderMap) {
+    headers.remove(DECISION);
+    if status.is_client_error() || status.is_server_error() {
+        let mark = format!("sallyport; received-status={}", status.as_u16());
+        if let Ok(mark) = HeaderValue::try_from(mark) {
+            headers.append(PROXY_STATUS, mark);
+        }
     }
 }
 

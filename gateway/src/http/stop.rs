@@ -4,6 +4,7 @@ use super::head::HeadFault;
 use super::refusal::Problem;
 use crate::audit::AuditError;
 use crate::control::types::Verdict;
+use crate::git::push::PushFault;
 use crate::secret::Leak;
 use crate::session::exceeded::{Bound, Exceeded};
 use crate::upstream::UpstreamFault;
@@ -19,6 +20,8 @@ pub enum Stop {
     Refused(Refusal, Verdict),
     /// The policy wanted to see more when there was no more; the rules that did.
     Undecided(Vec<String>),
+    /// A rule looks at what the push changes, and that cannot be told.
+    Push(PushFault),
     /// More than a rule lets pass.
     Limit(Exceeded),
     /// A credential was about to go where it must not.
@@ -79,6 +82,12 @@ impl Stop {
                 "refused by policy",
                 "http_request_denied",
                 undecided_text(rules),
+            ),
+            Self::Push(fault) => of(
+                StatusCode::FORBIDDEN,
+                "the push cannot be decided",
+                "http_request_denied",
+                fault.to_string(),
             ),
             Self::Limit(exceeded) => {
                 let (status, error) = bound_status(exceeded.bound);
@@ -153,7 +162,7 @@ impl Stop {
             Self::Refused(..) | Self::Limit(_) | Self::Audit(_) => return None,
             Self::Head(fault) => (Verdict::Malformed, fault.to_string()),
             Self::Leak(leak) => (Verdict::Denied, leak.sentence.clone()),
-            Self::Undecided(_) | Self::Loop | Self::Upgrade(_) | Self::Opaque(_) => {
+            Self::Undecided(_) | Self::Push(_) | Self::Loop | Self::Upgrade(_) | Self::Opaque(_) => {
                 (Verdict::Denied, detail.to_owned())
             }
             Self::Upstream(UpstreamFault::Address(_)) => (Verdict::Denied, detail.to_owned()),
@@ -175,12 +184,9 @@ fn bound_status(bound: Bound) -> (StatusCode, &'static str) {
     }
 }
 
-/// What a rule looks at and the whole head does not show can only be the refs of a push.
 fn undecided_text(rules: &[String]) -> String {
     match rules.first() {
-        Some(rule) => format!(
-            "rule `{rule}` looks at the refs of the push, which this gateway does not read yet, so the push is refused"
-        ),
+        Some(rule) => format!("rule `{rule}` looks at more than the whole request shows, so it is refused"),
         None => "the policy gave no answer to the whole request, so it is refused".to_owned(),
     }
 }

@@ -1,8 +1,9 @@
 //! Bodies on their way: counted, guarded, timed, and their end written down.
 use super::body::OutgoingGuard;
+use super::trailers;
 use crate::ledger::{Ledger, Traffic};
 use crate::payload::Fault;
-use crate::secret::Leak;
+use crate::secret::{Leak, SessionSecrets};
 use crate::session::brake::Brake;
 use crate::session::exceeded::Exceeded;
 use crate::session::quota::Pass;
@@ -33,6 +34,8 @@ pub enum Cut {
     Leak(Leak),
     /// More than a rule lets pass.
     Limit(Exceeded),
+    /// A field stands in the trailers that must not.
+    Trailer(String),
 }
 
 impl fmt::Display for Cut {
@@ -40,6 +43,7 @@ impl fmt::Display for Cut {
         match self {
             Self::Leak(leak) => leak.fmt(f),
             Self::Limit(exceeded) => exceeded.fmt(f),
+            Self::Trailer(name) => write!(f, "`{name}` must not stand in the trailers of a request"),
         }
     }
 }
@@ -69,6 +73,7 @@ pub struct RequestBody<B> {
     gate: Option<ReusableBoxFuture<'static, ()>>,
     hint: SizeHint,
     trailers: Option<Frame<Bytes>>,
+    secrets: Option<Arc<SessionSecrets>>,
     done: bool,
 }
 
@@ -93,6 +98,7 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
             gate: None,
             hint,
             trailers: None,
+            secrets: None,
             done,
         };
         (body, fate)
@@ -112,6 +118,25 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
     pub fn within(mut self, pass: Arc<Pass>) -> Self {
         self.pass = (!self.done).then_some(pass);
         self
+    }
+
+    /// Looks for these in the trailers too.
+    pub fn guarding_trailers(mut self, secrets: Arc<SessionSecrets>) -> Self {
+        self.secrets = Some(secrets);
+        self
+    }
+
+    fn look_at(&self, end: &Frame<Bytes>) -> Result<(), Cut> {
+        let Some(fields) = end.trailers_ref() else {
+            return Ok(());
+        };
+        if let Some(name) = trailers::misplaced(fields) {
+            return Err(Cut::Trailer(name.to_string()));
+        }
+        match &self.secrets {
+            Some(secrets) => trailers::guard(fields, secrets).map_err(Cut::Leak),
+            None => Ok(()),
+        }
     }
 
     fn let_go(&mut self, piece: Bytes) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
@@ -198,6 +223,9 @@ where
                 if let Err(leak) = finished {
                     return this.stop(Cut::Leak(leak));
                 }
+            }
+            if let Some(Err(cut)) = end.as_ref().map(|end| this.look_at(end)) {
+                return this.stop(cut);
             }
             return match (out.is_empty(), end) {
                 (true, end) => {
@@ -299,7 +327,10 @@ where
         };
         this.idle.moved();
         match frame {
-            Some(Ok(frame)) => {
+            Some(Ok(mut frame)) => {
+                if let Some(fields) = frame.trailers_mut() {
+                    trailers::strip(fields);
+                }
                 if let Some(piece) = frame.data_ref() {
                     if let Some(Err(exceeded)) = this.pass.as_ref().map(|pass| pass.receive(piece.len())) {
                         this.end(&format!("incomplete: {exceeded}"));

@@ -18,11 +18,19 @@ mod fields;
 #[cfg(test)]
 mod floods;
 #[cfg(test)]
+mod framing;
+#[cfg(test)]
+mod git;
+#[cfg(test)]
 mod granted;
+#[cfg(test)]
+mod grpc;
 #[cfg(test)]
 mod handover;
 #[cfg(test)]
 mod identity;
+#[cfg(test)]
+mod interim;
 #[cfg(test)]
 mod names;
 #[cfg(test)]
@@ -41,6 +49,8 @@ mod postgres;
 mod postgres_bounds;
 #[cfg(test)]
 mod proxy;
+#[cfg(test)]
+mod pushes;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
