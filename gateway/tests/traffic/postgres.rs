@@ -183,10 +183,7 @@ async fn every_kind_of_log_in_that_servers_ask_for_is_answered_with_the_real_pas
 async fn a_server_that_cannot_be_trusted_is_named_and_gets_nothing() {
     let (roots, others) = (Roots::new(), Roots::new());
     for (database, why) in [
-        (
-            Database::start(&others, &NAMES).await,
-            "its issuer is not trusted",
-        ),
+        (Database::start(&others, &NAMES).await, "is not trusted"),
         (
             Database::start(&roots, &["elsewhere.test"]).await,
             "it is for another name",

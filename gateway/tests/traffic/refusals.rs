@@ -192,7 +192,7 @@ async fn a_database_client_is_told_in_its_own_words() {
     stream.write_all(&[0, 0, 0, 8, 4, 210, 22, 48]).await.unwrap();
     assert_eq!(stream.read_u8().await.unwrap(), b'N');
     stream
-        .write_all(b"\0\0\0\x11\0\x03\0\0user\0ada\0\0")
+        .write_all(b"\0\0\0\x12\0\x03\0\0user\0ada\0\0")
         .await
         .unwrap();
     let text = read_all(&mut stream).await;
