@@ -61,6 +61,11 @@ pub fn notice(record: &AuditRecord) -> Option<BlockedNotice> {
 fn tried(record: &AuditRecord) -> String {
     let (host, port) = (&record.host, record.port);
     match (&record.method, &record.path) {
+        (Some(_), path) if record.kind == "postgres" => {
+            let path = path.as_deref().unwrap_or_default();
+            let (database, role) = path.trim_start_matches('/').split_once('/').unwrap_or((path, ""));
+            format!("a log-in to database `{database}` as `{role}` at {host}:{port}")
+        }
         (Some(method), path) => {
             let (scheme, usual) = if port == 80 { ("http", 80) } else { ("https", 443) };
             let port = if port == usual {
