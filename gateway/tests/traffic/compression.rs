@@ -1,6 +1,6 @@
 //! Compressed WebSocket messages between two ends of an independent library (case P12): equal, but for the value in one.
 use crate::origin::Roots;
-use crate::stand::{POLICY, SECRET, Stand};
+use crate::stand::{POLICY, SECRET, Stand, authorization};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -46,16 +46,16 @@ async fn exchanged(options: serde_json::Value, bound: bool) -> String {
     let mut lines = BufReader::new(peers.stdout.take().unwrap()).lines();
     let port = lines.next_line().await.unwrap().unwrap().parse().unwrap();
     let stand = Stand::new(&Roots::new(), port).await;
-    if !bound {
-        let rules = POLICY.find("rules:").unwrap();
-        stand.put(&format!(
-            "version: 1\nname: bare\n{}",
-            POLICY[rules..].replace("    use: [token]\n", "")
-        ));
-    }
+    // A session goes on looking for what it once had: only one that never had credentials has none to look for.
+    let bare = format!(
+        "version: 1\nname: bare\n{}",
+        POLICY[POLICY.find("rules:").unwrap()..].replace("    use: [token]\n", "")
+    );
+    stand.put_for("bare", &bare);
+    let of_bare = stand.sessions.view("bare", &stand.ca_pem).unwrap().proxy_token;
     let told = serde_json::json!({
         "proxy": {"host": "127.0.0.1", "port": stand.proxy.port()},
-        "authorization": stand.authorization(),
+        "authorization": if bound { stand.authorization() } else { authorization("bare", &of_bare) },
         "at": stand.at("allowed.test"),
         "sent": SECRET,
         "placeholder": stand.placeholder,
