@@ -1,14 +1,14 @@
 //! The audit log: one record for each decision and each finished exchange, on disk before it counts.
 //!
 //! One SQLite file `audit.sqlite` in the state directory, in WAL mode with every commit synced. One thread writes; whatever
-//! has queued up goes into one commit. Records are numbered without gaps and chained by hash (see [`chain`]).
+//! has queued up goes into one commit, which waits a moment for more where nobody waits for it. Records are numbered without gaps and chained by hash (see [`chain`]).
 use crate::control::types::{AuditQuery, AuditRecord};
 use futures_util::Stream;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 pub mod chain;
 mod query;
@@ -21,7 +21,9 @@ use store::{Job, Writer};
 /// Ending of an exchange whose answer goes on: its end is a second record.
 pub(crate) const OPEN: &str = "open";
 /// Records that may wait for the writer; more make the callers wait.
-const QUEUE: usize = 1024;
+const QUEUE: usize = 4096;
+/// So many are written without waiting for more.
+const ENOUGH: usize = 1024;
 /// Records read at once for a subscriber.
 const PAGE: u32 = 500;
 
@@ -32,6 +34,8 @@ pub struct Sink(Arc<Shared>);
 struct Shared {
     path: PathBuf,
     jobs: mpsc::Sender<Job>,
+    /// Somebody waits, or enough have come.
+    hurry: Arc<Notify>,
     healthy: Arc<AtomicBool>,
     head: watch::Receiver<u64>,
     scrub: OnceLock<Scrub>,
@@ -58,7 +62,8 @@ impl Sink {
         let path = folder.join("audit.sqlite");
         let healthy = Arc::new(AtomicBool::new(true));
         let (jobs, queue) = mpsc::channel(QUEUE);
-        let (writer, head) = Writer::open(&path, healthy.clone())?;
+        let hurry = Arc::new(Notify::new());
+        let (writer, head) = Writer::open(&path, healthy.clone(), hurry.clone())?;
         std::thread::Builder::new()
             .name("audit".to_owned())
             .spawn(move || writer.run(queue))
@@ -66,6 +71,7 @@ impl Sink {
         Ok(Self(Arc::new(Shared {
             path,
             jobs,
+            hurry,
             healthy,
             head,
             scrub: OnceLock::new(),
@@ -89,18 +95,18 @@ impl Sink {
             done: Some(done),
         };
         self.0.jobs.send(job).await.map_err(|_| stopped())?;
+        self.0.hurry.notify_one();
         answer.await.map_err(|_| stopped())?
     }
 
     /// Queues; durable at the latest after 1 s. Waits while the queue is full, fails while the disk is
     /// (the record is kept in memory then, as long as there is room, and written when the disk can be).
     pub async fn note(&self, record: AuditRecord) -> Result<(), AuditError> {
-        let job = Job::Record {
-            record: Box::new(self.prepared(record)),
-            done: None,
-        };
+        let job = self.noted(record);
         if self.healthy() {
-            return self.0.jobs.send(job).await.map_err(|_| stopped());
+            self.0.jobs.send(job).await.map_err(|_| stopped())?;
+            self.hurry_when_many();
+            return Ok(());
         }
         match self.0.jobs.try_send(job) {
             Ok(()) => Err(AuditError(
@@ -112,6 +118,16 @@ impl Sink {
         }
     }
 
+    /// As [`Sink::note`] where there is room at once; gives the record back where it would have to wait, or cannot be written.
+    pub fn offer(&self, record: AuditRecord) -> Option<AuditRecord> {
+        match self.0.jobs.try_reserve() {
+            Ok(place) if self.healthy() => place.send(self.noted(record)),
+            _ => return Some(record),
+        }
+        self.hurry_when_many();
+        None
+    }
+
     /// Whether records can be written now; ask before a connection is accepted.
     pub fn healthy(&self) -> bool {
         self.0.healthy.load(Ordering::Acquire)
@@ -121,6 +137,7 @@ impl Sink {
     pub async fn flush(&self) -> Result<(), AuditError> {
         let (done, answer) = oneshot::channel();
         self.0.jobs.send(Job::Flush(done)).await.map_err(|_| stopped())?;
+        self.0.hurry.notify_one();
         answer.await.map_err(|_| stopped())?
     }
 
@@ -129,8 +146,13 @@ impl Sink {
         *self.0.head.borrow()
     }
 
-    /// Searches; newest first.
+    /// Searches what was noted so far; newest first.
     pub async fn query(&self, query: AuditQuery) -> Result<Vec<AuditRecord>, AuditError> {
+        if self.healthy()
+            && let Err(error) = self.flush().await
+        {
+            tracing::debug!(%error, "what waits for the disk is not searched");
+        }
         let path = self.0.path.clone();
         off_thread(move || query::search(&store::reader(&path)?, &query)).await
     }
@@ -152,6 +174,19 @@ impl Sink {
         futures_util::TryStreamExt::try_flatten(pages)
     }
 
+    fn noted(&self, record: AuditRecord) -> Job {
+        Job::Record {
+            record: Box::new(self.prepared(record)),
+            done: None,
+        }
+    }
+
+    fn hurry_when_many(&self) {
+        if self.0.jobs.capacity() < QUEUE - ENOUGH {
+            self.0.hurry.notify_one();
+        }
+    }
+
     fn prepared(&self, mut record: AuditRecord) -> AuditRecord {
         if let Some(scrub) = self.0.scrub.get() {
             scrub(&mut record);
@@ -168,6 +203,7 @@ impl Sink {
             .send(Job::Pragma(text.to_owned(), done))
             .await
             .unwrap();
+        self.0.hurry.notify_one();
         answer.await.unwrap();
     }
 }

@@ -278,7 +278,11 @@ impl Ledger {
         record
     }
 
+    /// Notes a record without waiting, in a task of its own only where the log's queue is full.
     fn spawn(&self, record: AuditRecord) {
+        let Some(record) = self.recorder.sink.offer(record) else {
+            return;
+        };
         let sink = self.recorder.sink.clone();
         self.recorder
             .tasks

@@ -13,17 +13,17 @@ pub const GENESIS: &str = "00000000000000000000000000000000000000000000000000000
 
 /// The hash of a record that follows another.
 pub fn link(before: &str, record: &str) -> String {
-    use std::fmt::Write;
+    const DIGITS: [u8; 16] = *b"0123456789abcdef";
     let digest = Sha256::new()
         .chain_update(before)
         .chain_update("\n")
         .chain_update(record)
         .finalize();
-    digest.iter().fold(String::with_capacity(64), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
+    digest
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(*byte)])
+        .collect()
 }
 
 /// A log that is whole.

@@ -8,12 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{Receiver, error::TryRecvError};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 const VERSION: u32 = 1;
 /// Records in one commit at most.
-const GROUP: usize = 512;
+const GROUP: usize = 2048;
+/// How long a commit waits for more records where nobody waits for it: each costs a sync, and a page of every index.
+const LINGER: Duration = Duration::from_millis(50);
 /// Records kept in memory while the disk is full.
 const BACKLOG: usize = 8192;
 /// Between two tries to write to a full disk.
@@ -96,15 +99,18 @@ pub(super) struct Writer {
     sequence: u64,
     chain: String,
     healthy: Arc<AtomicBool>,
+    hurry: Arc<Notify>,
+    timer: Runtime,
     head: watch::Sender<u64>,
     backlog: Vec<Job>,
 }
 
 impl Writer {
-    /// Opens or makes the file and finds the end of the chain.
+    /// Opens or makes the file and finds the end of the chain. `hurry` is told when a record must not linger.
     pub(super) fn open(
         path: &Path,
         healthy: Arc<AtomicBool>,
+        hurry: Arc<Notify>,
     ) -> Result<(Self, watch::Receiver<u64>), AuditError> {
         let fail = |error: rusqlite::Error| named(path, &error);
         OpenOptions::new()
@@ -149,12 +155,18 @@ impl Writer {
             .map_err(fail)?;
         let (sequence, chain) = last.unwrap_or_else(|| (0, chain::GENESIS.to_owned()));
         let (head, newest) = watch::channel(sequence);
+        let timer = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(|error| AuditError(format!("its clock does not start: {error}")))?;
         Ok((
             Self {
                 connection,
                 sequence,
                 chain,
                 healthy,
+                hurry,
+                timer,
                 head,
                 backlog: Vec::new(),
             },
@@ -168,6 +180,7 @@ impl Writer {
             if self.backlog.is_empty() {
                 let Some(job) = queue.blocking_recv() else { return };
                 self.backlog.push(job);
+                self.linger();
             }
             let open = self.take(&mut queue);
             if let Err(error) = self.commit() {
@@ -182,6 +195,14 @@ impl Writer {
                 std::thread::park_timeout(RETRY);
             }
         }
+    }
+
+    /// Waits for more, so that one commit serves many.
+    fn linger(&self) {
+        // Either way it is time to write.
+        let _in_a_hurry = self
+            .timer
+            .block_on(async { tokio::time::timeout(LINGER, self.hurry.notified()).await });
     }
 
     /// Takes what waits, as far as there is room; false when no more can come.
