@@ -21,8 +21,10 @@ pub mod proxy_login;
 pub mod redact;
 pub(crate) mod scanner;
 mod sealed;
+mod skip;
 pub mod source;
 pub mod store;
+mod stray;
 pub mod substitute;
 
 pub use guard::BodyGuard;
@@ -102,6 +104,8 @@ impl fmt::Debug for Binding {
 /// What one session may use: placeholders, values, and the automata over both. Immutable; a change makes a new one.
 pub struct SessionSecrets {
     bindings: Vec<Binding>,
+    /// Names of the bindings, shared with everything that finds something.
+    names: Arc<[String]>,
     values: Option<Arc<Scanner>>,
     placeholders: Option<Arc<Scanner>>,
     identities: Vec<client_certificate::Loaded>,
@@ -155,6 +159,7 @@ impl SessionSecrets {
             identities,
             values: Scanner::build(values)?.map(Arc::new),
             placeholders: Scanner::build(placeholders)?.map(Arc::new),
+            names: bindings.iter().map(|binding| binding.name.clone()).collect(),
             bindings,
         })
     }
@@ -163,6 +168,7 @@ impl SessionSecrets {
     pub fn none() -> Self {
         Self {
             bindings: Vec::new(),
+            names: Arc::default(),
             values: None,
             placeholders: None,
             identities: Vec::new(),
@@ -195,7 +201,7 @@ impl SessionSecrets {
 
     /// A streaming redactor for one body, or none where there is nothing to look for.
     pub fn redactor(&self) -> Option<Redactor> {
-        Some(Redactor::new(self.values.clone()?, self.names()))
+        Some(Redactor::new(self.values.clone()?, self.names.clone()))
     }
 
     /// A streaming guard for one outgoing body, or none where there is nothing to look for.
@@ -206,7 +212,7 @@ impl SessionSecrets {
         Some(BodyGuard::new(
             self.values.clone(),
             self.placeholders.clone(),
-            self.names(),
+            self.names.clone(),
         ))
     }
 
@@ -244,10 +250,6 @@ impl SessionSecrets {
                 scrub(hint);
             }
         }
-    }
-
-    fn names(&self) -> Arc<[String]> {
-        self.bindings.iter().map(|binding| binding.name.clone()).collect()
     }
 }
 

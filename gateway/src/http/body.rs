@@ -141,6 +141,12 @@ impl Redacted {
         Ok(true)
     }
 
+    /// Whether a frame can go on as it came.
+    fn passes(&self, frame: &Frame<Bytes>) -> bool {
+        let passes = |piece: &Bytes| self.redactor.passes(piece);
+        self.codec.is_none() && frame.data_ref().is_some_and(passes)
+    }
+
     fn feed(&mut self, piece: &[u8]) {
         match &mut self.codec {
             Some(codec) => {
@@ -235,6 +241,8 @@ impl http_body::Body for Redacted {
                 break;
             }
             match Pin::new(&mut this.body).poll_frame(cx) {
+                // As nearly everything does: nothing is copied.
+                Poll::Ready(Some(Ok(frame))) if this.passes(&frame) => return Poll::Ready(Some(Ok(frame))),
                 Poll::Ready(frame) => this.take_in(frame),
                 Poll::Pending => {
                     if let Err(error) = this.flush() {
@@ -275,6 +283,7 @@ impl http_body::Body for Redacted {
 pub struct OutgoingGuard {
     guard: BodyGuard,
     inside: Inside,
+    /// What was decoded last; empty where nothing is.
     piece: Vec<u8>,
     remarks: Vec<String>,
 }
@@ -306,15 +315,24 @@ pub fn outgoing_guard(headers: &HeaderMap, secrets: &SessionSecrets) -> Option<O
         Ok(codings) => (Inside::Coded(Decoder::new(&codings)), Vec::new()),
         Err(cannot) => (Inside::Plain, vec![cannot.to_string()]),
     };
+    let piece = match &inside {
+        Inside::Coded(_) => vec![0; PIECE],
+        _ => Vec::new(),
+    };
     Some(OutgoingGuard {
         guard,
         inside,
-        piece: vec![0; PIECE],
+        piece,
         remarks,
     })
 }
 
 impl OutgoingGuard {
+    /// Whether the next piece may be sent as it is; it need not be pushed then.
+    pub fn passes(&self, piece: &[u8]) -> bool {
+        matches!(self.inside, Inside::Plain) && self.guard.passes(piece)
+    }
+
     /// Looks at a piece and appends to `out` what may be sent; the rest is held back until the next call.
     /// At a [`Leak`] the body must be cut: nothing more may be sent.
     pub fn push(&mut self, piece: &[u8], out: &mut BytesMut) -> Result<(), Leak> {

@@ -207,6 +207,7 @@ where
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(piece) => match &mut this.guard {
                         None => return this.let_go(piece),
+                        Some(guard) if guard.passes(&piece) => return this.let_go(piece),
                         Some(guard) => match guard.push(&piece, &mut out) {
                             Ok(()) if out.is_empty() => continue,
                             Ok(()) => return this.let_go(out.freeze()),

@@ -37,6 +37,12 @@ impl BodyGuard {
         }
     }
 
+    /// Whether the next piece passes as it is; it need not be pushed then.
+    pub fn passes(&self, piece: &[u8]) -> bool {
+        let windows = [&self.values, &self.placeholders];
+        windows.into_iter().flatten().all(|window| window.passes(piece))
+    }
+
     /// Looks at a piece and appends to `out` what may be sent; the rest is held back until the next call.
     pub fn push(&mut self, piece: &[u8], out: &mut BytesMut) -> Result<(), Leak> {
         self.look(Some(piece));

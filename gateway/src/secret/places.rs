@@ -35,6 +35,11 @@ pub(super) fn basic(value: &[u8]) -> Option<(Vec<u8>, Zeroizing<Vec<u8>>)> {
     Some(([scheme, b" "].concat(), Zeroizing::new(decoded)))
 }
 
+/// What a percent-encoded text stands for; none where nothing in it is encoded.
+pub(super) fn decoded(text: &[u8]) -> Option<Vec<u8>> {
+    memchr::memchr(b'%', text).map(|_| percent_decode(text).collect())
+}
+
 pub(super) fn form_decode(text: &str) -> Vec<u8> {
     percent_decode(text.replace('+', " ").as_bytes()).collect()
 }

@@ -29,6 +29,11 @@ impl Redactor {
         }
     }
 
+    /// Whether the next piece passes as it is; it need not be pushed then.
+    pub fn passes(&self, piece: &[u8]) -> bool {
+        self.window.passes(piece)
+    }
+
     /// Takes a piece; appends to `out` what can be let go. Holds back only what may be the beginning of a match.
     pub fn push(&mut self, piece: &[u8], out: &mut BytesMut) {
         let Self { window, names, found } = self;

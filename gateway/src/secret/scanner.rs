@@ -1,6 +1,7 @@
 //! Searching a stream for patterns, cut anywhere, holding back only what may be the beginning of one.
 use super::TooLarge;
-use aho_corasick::{AhoCorasick, Input, MatchKind};
+use super::skip::Skip;
+use aho_corasick::{AhoCorasick, Anchored, Input, Match, MatchKind, StartKind};
 use bytes::BytesMut;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,7 +19,9 @@ pub(super) struct Pattern {
 
 /// The patterns of one session, ready to search for. Of several matches the leftmost counts, and of those the longest.
 pub(super) struct Scanner {
+    /// Asked only where a pattern may begin.
     automaton: AhoCorasick,
+    skip: Skip,
     patterns: Vec<Pattern>,
     first_bytes: [bool; 256],
     beginnings: HashSet<[u8; BEGINNING]>,
@@ -38,6 +41,7 @@ impl Scanner {
         }
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
+            .start_kind(StartKind::Anchored)
             .build(patterns.iter().map(|pattern| pattern.pattern.as_slice()))
             .map_err(|error| TooLarge(error.to_string()))?;
         let mut first_bytes = [false; 256];
@@ -53,6 +57,7 @@ impl Scanner {
             .unwrap_or(0);
         Ok(Some(Self {
             automaton,
+            skip: Skip::new(patterns.iter().map(|pattern| pattern.pattern.as_slice())),
             patterns,
             first_bytes,
             beginnings,
@@ -62,9 +67,7 @@ impl Scanner {
 
     /// The whole text with every match replaced, and the owners of what was found; none where nothing was.
     pub(super) fn replace_all(&self, text: &[u8]) -> Option<(Vec<u8>, Vec<usize>)> {
-        if !self.automaton.is_match(text) {
-            return None;
-        }
+        self.first(text, 0)?;
         let (mut clean, mut owners) = (BytesMut::with_capacity(text.len()), Vec::new());
         let mut found = |pattern: &Pattern| {
             owners.push(pattern.owner);
@@ -76,9 +79,25 @@ impl Scanner {
 
     /// The owner of the first match.
     pub(super) fn find(&self, text: &[u8]) -> Option<usize> {
-        self.automaton
-            .find(text)
-            .map(|found| self.patterns[found.pattern().as_usize()].owner)
+        let found = self.first(text, 0)?;
+        Some(self.patterns[found.pattern().as_usize()].owner)
+    }
+
+    /// Whether a piece at the beginning of a stream passes as it is: nothing is found in it, and nothing at its end may go on.
+    fn passes(&self, piece: &[u8]) -> bool {
+        self.first(piece, 0).is_none() && self.hold_from(piece, 0) == piece.len()
+    }
+
+    /// The leftmost match from `at` on, and of those that begin there the longest.
+    fn first(&self, text: &[u8], mut at: usize) -> Option<Match> {
+        loop {
+            let begin = self.skip.next(text, at)?;
+            let here = Input::new(text).range(begin..).anchored(Anchored::Yes);
+            if let Some(found) = self.automaton.find(here) {
+                return Some(found);
+            }
+            at = begin + 1;
+        }
     }
 
     /// Searches, appends what is settled to `out`, and returns how many bytes of `data` that was.
@@ -97,7 +116,7 @@ impl Scanner {
             }
         };
         let (mut at, mut held) = (0, hold(0));
-        while let Some(hit) = self.automaton.find(Input::new(data).range(at..)) {
+        while let Some(hit) = self.first(data, at) {
             // A match that begins where a longer or earlier one may still come is not settled.
             if hit.start() >= held {
                 break;
@@ -124,7 +143,12 @@ impl Scanner {
     }
 
     fn begins(&self, rest: &[u8]) -> bool {
-        if !self.first_bytes[usize::from(rest[0])] {
+        let opens = match rest {
+            [first, second, ..] => self.skip.opens(*first, *second),
+            [first] => self.first_bytes[usize::from(*first)],
+            [] => false,
+        };
+        if !opens {
             return false;
         }
         if rest
@@ -155,6 +179,11 @@ impl Window {
             scanner,
             held: Zeroizing::new(Vec::new()),
         }
+    }
+
+    /// Whether the next piece passes as it is; it need not be pushed then.
+    pub(super) fn passes(&self, piece: &[u8]) -> bool {
+        self.held.is_empty() && self.scanner.passes(piece)
     }
 
     /// Takes a piece; appends what is settled to `out`. An error of `found` ends the search before the match is let go.

@@ -1,13 +1,13 @@
 //! Outgoing heads: placeholders become values where the binding and the permit say so, and nothing else leaves.
 use super::places::{
-    BASE64, basic, form_decode, is_key_header, is_key_parameter, scheme, spoken, trimmed_tail,
+    BASE64, basic, decoded, form_decode, is_key_header, is_key_parameter, scheme, spoken, trimmed_tail,
 };
 use super::sealed::sensitive;
 use super::{Binding, SessionSecrets};
 use base64::Engine;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use sallyport_policy::{Permit, Place};
 use zeroize::Zeroizing;
 
@@ -82,46 +82,10 @@ impl SessionSecrets {
         Ok(work.done)
     }
 
-    /// A real value in a head is refused wherever it stands.
-    fn refuse_values(&self, head: &http::request::Parts) -> Result<(), Leak> {
-        let target = head.uri.path_and_query().map_or("", PathAndQuery::as_str);
-        self.refuse_value(head.method.as_str().as_bytes(), "the method")?;
-        self.refuse_value(target.as_bytes(), "the request target")?;
-        self.refuse_value(
-            &percent_decode(target.as_bytes()).collect::<Vec<_>>(),
-            "the request target",
-        )?;
-        for (name, value) in &head.headers {
-            self.refuse_value(name.as_str().as_bytes(), "the name of a header")?;
-            let place = format!("header `{name}`");
-            self.refuse_value(value.as_bytes(), &place)?;
-            self.refuse_value(&percent_decode(value.as_bytes()).collect::<Vec<_>>(), &place)?;
-            if let Some((_, decoded)) = basic(value.as_bytes()) {
-                self.refuse_value(&decoded, &place)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn refuse_value(&self, text: &[u8], place: &str) -> Result<(), Leak> {
-        let Some(owner) = self.values.as_ref().and_then(|scanner| scanner.find(text)) else {
-            return Ok(());
-        };
-        let name = &self.bindings[owner].name;
-        Err(Leak {
-            credential: name.clone(),
-            sentence: format!(
-                "the value of credential `{name}` itself stands in {place}; send its placeholder in the place it is bound to"
-            ),
-        })
-    }
-
     /// The binding whose placeholder stands somewhere in a text, plain or percent-encoded.
     fn placeholder_in(&self, text: &[u8]) -> Option<&Binding> {
         let scanner = self.placeholders.as_ref()?;
-        let owner = scanner
-            .find(text)
-            .or_else(|| scanner.find(&percent_decode(text).collect::<Vec<_>>()))?;
+        let owner = scanner.find(text).or_else(|| scanner.find(&decoded(text)?))?;
         Some(&self.bindings[owner])
     }
 
