@@ -32,7 +32,8 @@ pub struct Limits {
     pub pool_idle: Duration,
     /// A machine that does not read what it is sent, at the socket (120 s). Beyond it: cut.
     pub unread: Duration,
-    /// Idle upstream connections kept for one destination of one session (8). Beyond it: the oldest is closed.
+    /// Idle upstream connections kept for one destination of one session (64: fewer than a client has at work would be opened
+    /// anew all the time). Beyond it: the oldest is closed.
     pub pool_per_destination: usize,
     /// Bytes of a request head (64 KiB). Beyond it: 431.
     pub head_bytes: usize,
@@ -46,7 +47,7 @@ pub struct Limits {
     pub connection_window: u32,
     /// Connections of one session (1024). Beyond it: closed at once.
     pub connections: usize,
-    /// Connections to the explicit proxy, whoever makes them (4096). Beyond it: closed at once.
+    /// Connections to the explicit proxy, whoever makes them (16384). Beyond it: closed at once.
     pub proxy_connections: usize,
     /// Refs that one push may change where a rule looks at them (4096). Beyond it: refused, nothing is sent on.
     pub push_refs: usize,
@@ -119,14 +120,14 @@ impl Default for Limits {
             expect_continue: Duration::from_secs(2),
             pool_idle: Duration::from_secs(60),
             unread: Duration::from_secs(120),
-            pool_per_destination: 8,
+            pool_per_destination: 64,
             head_bytes: 64 * 1024,
             headers: 128,
             streams: 128,
             stream_window: 1 << 20,
             connection_window: 1 << 20,
             connections: 1024,
-            proxy_connections: 4096,
+            proxy_connections: 16_384,
             push_refs: 4096,
             push_bytes: 4 << 20,
             linger: Duration::from_secs(2),

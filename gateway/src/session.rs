@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use sallyport_policy::{
     Decision, Grant, Host, Moment, Overlay, Permit, Policy, Problem, Reason, Refusal, Remedy, Request, Who,
 };
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -50,6 +51,8 @@ struct Live {
     who: Arc<Who>,
     hosts: Arc<BTreeMap<String, IpAddr>>,
     upstream_roots_pem: Arc<str>,
+    /// SHA-256 of these authorities.
+    upstream_roots_hash: [u8; 32],
     /// Or what is wrong with it: then nothing passes.
     policy: Result<Policy, Vec<Problem>>,
     secrets: Arc<SessionSecrets>,
@@ -95,6 +98,10 @@ impl Session {
     /// Authorities trusted upstream besides the system's, PEM.
     pub fn upstream_roots_pem(&self) -> Arc<str> {
         self.live.load().upstream_roots_pem.clone()
+    }
+    /// SHA-256 over [`Session::upstream_roots_pem`].
+    pub fn upstream_roots_hash(&self) -> [u8; 32] {
+        self.live.load().upstream_roots_hash
     }
     /// The secrets bound to this session. Replaced when the policy is; take it anew for each request.
     pub fn secrets(&self) -> Arc<SessionSecrets> {
@@ -307,6 +314,7 @@ impl Live {
             who: Arc::new(spec.who.clone()),
             hosts: Arc::new(spec.hosts.clone()),
             upstream_roots_pem: spec.upstream_roots_pem.as_str().into(),
+            upstream_roots_hash: Sha256::digest(&spec.upstream_roots_pem).into(),
             policy,
             secrets: Arc::new(secrets),
             warnings,

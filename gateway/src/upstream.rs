@@ -191,7 +191,8 @@ impl Upstream {
         }
         self.counters.upstream_connection(false);
         let began = Instant::now();
-        let connection = self.open(&key, (route, identity.as_deref()), &mut notes).await?;
+        // Boxed, so that requests on kept connections do not carry the room for a handshake.
+        let connection = Box::pin(self.open(&key, (route, identity.as_deref()), &mut notes)).await?;
         self.counters.took(Phase::Dial, began.elapsed());
         let sent = self.send_on(connection, &key, route, (parts, body)).await;
         sent.map(|response| Answered { response, notes })
@@ -202,9 +203,7 @@ impl Upstream {
         Key {
             session: route.session.id().to_owned(),
             destination: route.permit.destination().clone(),
-            tls: route
-                .tls
-                .then(|| self.trust.fingerprint(&route.session.upstream_roots_pem())),
+            tls: route.tls.then(|| route.session.upstream_roots_hash()),
             identity: identity.map(Identity::version),
         }
     }

@@ -7,7 +7,6 @@ use moka::sync::Cache;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use sallyport_policy::Host;
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_rustls::TlsConnector;
@@ -54,10 +53,6 @@ impl Trust {
         })
     }
 
-    pub(super) fn fingerprint(&self, roots_pem: &str) -> Fingerprint {
-        Sha256::digest(roots_pem.as_bytes()).into()
-    }
-
     /// The connector of a session, offering h2 and http/1.1, and showing a client certificate where one is given.
     pub(super) fn connector(
         &self,
@@ -66,7 +61,7 @@ impl Trust {
     ) -> Result<TlsConnector, UpstreamFault> {
         let roots_pem = session.upstream_roots_pem();
         let shown = identity.map(Identity::version);
-        let key = (session.id().to_owned(), self.fingerprint(&roots_pem), shown);
+        let key = (session.id().to_owned(), session.upstream_roots_hash(), shown);
         self.configs
             .try_get_with(key, || self.make(&roots_pem, identity).map(Arc::new))
             .map(TlsConnector::from)
