@@ -59,7 +59,8 @@ pub async fn serve(shared: Arc<Shared>, intake: Intake) {
                 http1_only: shared.upstream.speaks_http1_only(&session, &destination),
                 limit: shared.limits.handshake,
             };
-            match tls::accept(&shared.leaves, stream, &hello, terms).await {
+            // Boxed, so that what is served afterwards does not carry the room for a handshake.
+            match Box::pin(tls::accept(&shared.leaves, stream, &hello, terms)).await {
                 Ok(stream) => {
                     inside_tls(
                         shared,

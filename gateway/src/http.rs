@@ -99,7 +99,8 @@ where
     let service = service_fn(move |mut request: Request<Incoming>| {
         let held = InFlight::new(&serving);
         request.extensions_mut().insert(held.clone());
-        let answering = service(seen(request, version, &serving));
+        // Boxed, so that a connection that waits for its next request keeps no room for it.
+        let answering = Box::pin(service(seen(request, version, &serving)));
         async move { Ok::<_, Infallible>(answering.await.map(|body| HeldBody::new(body, held))) }
     });
     let io = TokioIo::new(Paced::new(

@@ -61,6 +61,10 @@ impl AsyncRead for Stream {
         let count = self.seen.len().min(buf.remaining());
         buf.put_slice(&self.seen[..count]);
         self.seen.advance(count);
+        if self.seen.is_empty() {
+            // A connection may idle for long: it keeps no buffer that it needs no more.
+            self.seen = BytesMut::new();
+        }
         Poll::Ready(Ok(()))
     }
 }

@@ -96,6 +96,8 @@ impl Leaves {
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(certified)));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // One is enough for a client that comes again; each costs bytes and time in the handshake.
+        config.send_tls13_tickets = 1;
         config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(|error| crypto(&error))?;
         config.session_storage = match host {
             Host::Name(_) => ServerSessionMemoryCache::new(64),
