@@ -32,7 +32,7 @@ pub struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum RawCommand {
     /// Serve: machines, the explicit proxy, the control API
-    Serve(RawServe),
+    Serve(Box<RawServe>),
     /// Values of the local store; they go in by standard input and never come out
     Secret {
         #[command(subcommand)]
@@ -169,7 +169,7 @@ pub struct Config {
 #[derive(Debug)]
 pub enum Command {
     /// Serve until told to stop.
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Change or list the local store.
     Secret(SecretCommand),
     /// Check the audit log.
@@ -185,6 +185,7 @@ impl Arguments {
         let state = std::path::absolute(&state).map_err(|error| ConfigError::File { path: state, error })?;
         let command = match self.command {
             RawCommand::Serve(raw) => {
+                let raw = *raw;
                 let mut upstream_roots_pem = Vec::new();
                 for path in raw.upstream_ca {
                     let pem = std::fs::read(&path).map_err(|error| ConfigError::File { path, error })?;
@@ -201,7 +202,7 @@ impl Arguments {
                     })
                     .map(whole_login)
                     .transpose()?;
-                Command::Serve(Serve {
+                Command::Serve(Box::new(Serve {
                     parent,
                     control: raw.control.unwrap_or_else(|| state.join("gateway.sock")),
                     handover: raw.handover.unwrap_or_else(|| state.join("handover.sock")),
@@ -219,7 +220,7 @@ impl Arguments {
                     variables: Variables::from_environment(std::env::vars_os().filter_map(
                         |(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)),
                     )),
-                })
+                }))
             }
             RawCommand::Secret { command } => Command::Secret(command),
             RawCommand::Log {

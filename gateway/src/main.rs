@@ -39,7 +39,7 @@ fn run(config: Config) -> anyhow::Result<()> {
     match config.command {
         Command::Serve(serve) => {
             start_log(&config.log)?;
-            run_serve(&config.state, serve)
+            run_serve(&config.state, *serve)
         }
         Command::Secret(command) => {
             start::prepare(&config.state)?;

@@ -1,5 +1,5 @@
 //! The pure modules of the gateway that are fuzzed, by path: whatever they import must be here too, and small.
-#![allow(
+#![expect(
     dead_code,
     reason = "of a module that is taken in, not everything is fuzzed"
 )]

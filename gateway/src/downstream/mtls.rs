@@ -278,8 +278,7 @@ async fn turn_away(shared: &Shared, rejection: Rejection, stream: Stream, versio
         std::future::ready(response)
     };
     let told = serve_http(&shared.limits, &shared.draining, stream, version, service);
-    match timeout(shared.limits.first_bytes, told).await {
-        Ok(Err(fault)) => tracing::debug!(%fault, "a tunnel was turned away"),
-        Ok(Ok(())) | Err(_) => {}
+    if let Ok(Err(fault)) = timeout(shared.limits.first_bytes, told).await {
+        tracing::debug!(%fault, "a tunnel was turned away");
     }
 }
