@@ -185,13 +185,13 @@ for port in 8081 8082; do python3 -m http.server --bind 127.0.0.1 --directory "$
   --listen transparent:0.0.0.0:15002=two --listen transparent:[::]:15003=two --listen dns:127.0.0.1:5302=two >"$state/ready" &
 serving=$!
 trap 'kill $(jobs -p)' EXIT
-until grep -q ready "$state/ready"; do kill -0 $serving; done
+until grep -qs ready "$state/ready"; do kill -0 $serving; done
 stat -c 'mode %a' "$state/proxy.sock"
 early=$(curl -sS --max-time 20 --connect-to ::198.18.0.9:8081 http://a.test:8081/ 2>&1) || echo "refused before there is a session"
 for run in one two; do
-  curl -sS --unix-socket "$state/gateway.sock" -X PUT -H content-type:application/json -o /dev/null "http://g/v1/sessions/$run" -d '{
+  curl -fsS --unix-socket "$state/gateway.sock" -X PUT -H content-type:application/json -o /dev/null "http://g/v1/sessions/$run" -d '{
     "who": {"run": "'$run'"}, "hosts": {"a.test": "127.0.0.1"}, "policies": [{"name": "p.yaml", "text":
-    "version: 1\nrules:\n  - {id: a, to: {host: a.test, port: 8081-8082, methods: [GET], path: /fine.txt, private: true}, effect: allow}\n"}]}'
+    "version: 1\nrules:\n  - {id: a, to: {host: [a.test, 127.0.0.0/8], port: 8081-8082, methods: [GET], path: /fine.txt, private: true}, effect: allow}\n"}]}'
 done
 for pair in 8081:5301 8082:5302; do
   port=${pair%:*}
