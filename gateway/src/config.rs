@@ -6,6 +6,7 @@ use crate::start::Serve;
 use crate::upstream::{Direct, ParentSpec};
 use clap::Parser;
 use ipnet::IpNet;
+use sallyport_policy::Host;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -37,6 +38,11 @@ enum RawCommand {
     Secret {
         #[command(subcommand)]
         command: SecretCommand,
+    },
+    /// The authorities that sign what machines see
+    Ca {
+        #[command(subcommand)]
+        command: CaCommand,
     },
     /// The audit log
     Log {
@@ -92,6 +98,9 @@ struct RawServe {
     /// Name, `*.NAME`, address or range that is dialled straight; may be given several times
     #[arg(long, value_name = "HOST", requires = "upstream_proxy", value_parser = Direct::read)]
     no_upstream_proxy: Vec<Direct>,
+    /// Name at or under which a newly made authority may vouch for hosts, and for no others; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = dns_name)]
+    ca_permit: Vec<String>,
     /// Name server to ask instead of the system's, as ADDRESS or ADDRESS:PORT; may be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = name_server)]
     dns: Vec<SocketAddr>,
@@ -112,6 +121,19 @@ pub enum SecretCommand {
         /// Name
         name: String,
     },
+}
+
+/// What to do with the authorities.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Subcommand)]
+pub enum CaCommand {
+    /// Make another one for sessions to come; those there are stay with the one that their machines trust
+    Rotate {
+        /// Name at or under which the new one may vouch for hosts, and for no others; may be given several times
+        #[arg(long, value_name = "NAME", value_parser = dns_name)]
+        ca_permit: Vec<String>,
+    },
+    /// Remove those before the current one; machines that trust them alone can reach nothing any more
+    Retire,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -172,6 +194,8 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Change or list the local store.
     Secret(SecretCommand),
+    /// Change the authorities.
+    Ca(CaCommand),
     /// Check the audit log.
     VerifyLog,
     /// Write records of the audit log out.
@@ -204,6 +228,7 @@ impl Arguments {
                     .transpose()?;
                 Command::Serve(Box::new(Serve {
                     parent,
+                    ca_permitted: raw.ca_permit,
                     control: raw.control.unwrap_or_else(|| state.join("gateway.sock")),
                     handover: raw.handover.unwrap_or_else(|| state.join("handover.sock")),
                     proxy: raw.proxy,
@@ -223,6 +248,7 @@ impl Arguments {
                 }))
             }
             RawCommand::Secret { command } => Command::Secret(command),
+            RawCommand::Ca { command } => Command::Ca(command),
             RawCommand::Log {
                 command: LogCommand::Verify,
             } => Command::VerifyLog,
@@ -247,6 +273,13 @@ fn whole_login(spec: ParentSpec) -> Result<ParentSpec, ConfigError> {
             "`--upstream-proxy-secret` is given, and no user: write `--upstream-proxy http://USER@HOST:PORT`",
         )),
         _ => Ok(spec),
+    }
+}
+
+fn dns_name(text: &str) -> Result<String, String> {
+    match Host::parse(text).map_err(|fault| fault.to_string())? {
+        Host::Name(name) => Ok(name.to_string()),
+        Host::Address(_) => Err("an address is no name".to_owned()),
     }
 }
 

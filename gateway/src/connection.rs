@@ -56,6 +56,7 @@ pub async fn serve(shared: Arc<Shared>, intake: Intake) {
             } = intake;
             let terms = tls::Terms {
                 destination: &destination,
+                trusted: session.authority(),
                 http1_only: shared.upstream.speaks_http1_only(&session, &destination),
                 limit: shared.limits.handshake,
             };

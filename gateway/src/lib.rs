@@ -42,7 +42,8 @@ use session::Sessions;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tls::authority::{Authority, AuthorityError};
+use tls::authorities::Authorities;
+use tls::authority::AuthorityError;
 use tls::leaf::Leaves;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -60,7 +61,7 @@ pub struct Assembly {
     /// Where records go.
     pub sink: Sink,
     /// Who signs leaves.
-    pub authority: Arc<Authority>,
+    pub authorities: Arc<Authorities>,
     /// The way out.
     pub upstream: Outlet,
     /// The ways in.
@@ -119,7 +120,7 @@ impl Gateway {
         let shared = Shared {
             sessions: assembly.sessions,
             recorder: Recorder::new(assembly.sink, tasks.clone(), metrics.clone()),
-            leaves: Leaves::new(assembly.authority, metrics.path().clone())?,
+            leaves: Leaves::new(assembly.authorities, metrics.path().clone())?,
             upstream: Upstream::new(assembly.upstream, own, (limits.clone(), metrics.path().clone()))?,
             metrics,
             pseudonym: Pseudonym::random()?,
@@ -137,8 +138,8 @@ impl Gateway {
         })
     }
 
-    /// PEM of the authority that machines must trust.
-    pub fn authority_pem(&self) -> &str {
+    /// PEM of the authority that new machines must trust.
+    pub fn authority_pem(&self) -> String {
         self.shared.leaves.authority_pem()
     }
 

@@ -3,10 +3,11 @@ use anyhow::Context;
 use clap::Parser;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use sallyport_gateway::audit::records;
-use sallyport_gateway::config::{Arguments, Command, Config, SecretCommand};
+use sallyport_gateway::config::{Arguments, CaCommand, Command, Config, SecretCommand};
 use sallyport_gateway::secret::source::without_line_end;
 use sallyport_gateway::secret::{LONGEST_VALUE, SecretStore, Value};
 use sallyport_gateway::start::{self, Serve, StartError};
+use sallyport_gateway::tls::authorities;
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -44,6 +45,10 @@ fn run(config: Config) -> anyhow::Result<()> {
         Command::Secret(command) => {
             start::prepare(&config.state)?;
             secret(&config.state, command)
+        }
+        Command::Ca(command) => {
+            start::prepare(&config.state)?;
+            authority(&config.state, &command)
         }
         Command::Records(range) => tell_records(&config.state, &range),
         Command::VerifyLog => {
@@ -97,6 +102,21 @@ fn secret(state: &Path, command: SecretCommand) -> anyhow::Result<()> {
                 name.escape_debug()
             );
         }
+    }
+    start::tell_running(state)?;
+    Ok(())
+}
+
+fn authority(state: &Path, command: &CaCommand) -> anyhow::Result<()> {
+    let folder = state.join(start::CA);
+    match command {
+        CaCommand::Rotate { ca_permit } => {
+            let fingerprint = authorities::rotate(&folder, ca_permit)?;
+            say(&format!(
+                "sessions to come trust {fingerprint}; those there are stay with the one that their machines trust"
+            ))?;
+        }
+        CaCommand::Retire => authorities::retire(&folder)?,
     }
     start::tell_running(state)?;
     Ok(())

@@ -80,7 +80,15 @@ impl Spoken for Postgres {
             destination,
         };
         let limit = place.shared.limits.log_in;
-        let opening = timeout(limit, open(&place.shared, stream, self.tls, &place.destination));
+        let opening = timeout(
+            limit,
+            open(
+                &place.shared,
+                stream,
+                self.tls,
+                (&place.session, &place.destination),
+            ),
+        );
         let opened = tokio::select! {
             opened = opening => opened,
             () = place.door.ended() => return,

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,7 @@ mod opened;
 pub mod quota;
 pub mod registry;
 pub mod renew;
+pub mod trusted;
 
 use exceeded::Exceeded;
 use keep::{Keeper, Kept, StateError};
@@ -43,6 +44,8 @@ pub struct Session {
     /// What the log knows of it.
     recorded: Mutex<Option<opened::Facts>>,
     quotas: Arc<Quotas>,
+    /// Fingerprint of the authority that its machine was told to trust.
+    authority: OnceLock<String>,
     closed: CancellationToken,
 }
 

@@ -16,7 +16,7 @@ use crate::secret::source::Variables;
 use crate::secret::{SecretStore, Sources};
 use crate::session::Sessions;
 use crate::standing::{self, Standing};
-use crate::tls::authority::Authority;
+use crate::tls::authorities::Authorities;
 use crate::upstream::{Outlet, Parent, ParentSpec};
 use crate::{Assembly, Gateway};
 use serde::Serialize;
@@ -29,6 +29,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+/// Folder of the authorities in the state folder.
+pub const CA: &str = "ca";
 /// How often the files of standing policies are looked at.
 const WATCH: Duration = Duration::from_secs(1);
 
@@ -51,6 +53,8 @@ pub struct Serve {
     pub upstream_roots_pem: Vec<u8>,
     /// The proxy that the way out leads through.
     pub parent: Option<ParentSpec>,
+    /// Names that a newly made authority may vouch for; none means every host.
+    pub ca_permitted: Vec<String>,
     /// Name servers; none means the system's.
     pub dns: Vec<SocketAddr>,
     /// Variables that bindings may name.
@@ -75,6 +79,7 @@ struct Ready<'a> {
 struct Parts {
     gateway: Gateway,
     sessions: Arc<Sessions>,
+    authorities: Arc<Authorities>,
     standing: Arc<Standing>,
     sink: Sink,
     control: (UnixListener, Control),
@@ -84,7 +89,7 @@ struct Parts {
     metrics: Option<TcpListener>,
 }
 
-/// Serves until SIGTERM or SIGINT, then ends in order. SIGHUP reads all values and the standing policies anew.
+/// Serves until SIGTERM or SIGINT, then ends in order. SIGHUP reads all values, authorities and the standing policies anew.
 /// Prints one JSON line on standard output when every socket listens.
 pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
     prepare(state)?;
@@ -140,7 +145,7 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = reload.recv() => {
-                refresh(parts.sessions.clone());
+                refresh(parts.sessions.clone(), parts.authorities.clone());
                 tokio::spawn(reload_policies(parts.standing.clone()));
             }
         }
@@ -161,12 +166,14 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
 }
 
 async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Parts, StartError> {
-    let authority = Arc::new(Authority::open(&state.join("ca"))?);
+    let authorities = Arc::new(Authorities::open(&state.join(CA), &serve.ca_permitted)?);
     let store = Arc::new(SecretStore::open(state)?);
     let sources = Sources::new(store.clone(), serve.variables, state.join("secret-files"));
     let sink = Sink::open(state)?;
     let kept = standing::Kept::open(state)?;
     let sessions = Sessions::open_under(kept.layers(), state, Arc::new(sources), sink.clone())?;
+    // Before anybody can make another one: machines of an earlier start trust this one.
+    sessions.all_trusting(authorities.current().fingerprint())?;
     let proxy = TcpListener::bind(serve.proxy)
         .await
         .map_err(|error| StartError::Proxy {
@@ -189,7 +196,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
     let gateway = Gateway::new(Assembly {
         sessions: sessions.clone(),
         sink: sink.clone(),
-        authority: authority.clone(),
+        authorities: authorities.clone(),
         upstream: Outlet {
             roots_pem: serve.upstream_roots_pem,
             parent: serve.parent.map(|spec| Parent::new(spec, &store)),
@@ -210,7 +217,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
         metrics,
         sink: sink.clone(),
         secrets: store,
-        ca_pem: authority.certificate_pem().into(),
+        authorities: authorities.clone(),
         proxy: address.to_string().into(),
         tunnel: tunnels.clone(),
         stop,
@@ -218,6 +225,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
     Ok(Parts {
         gateway,
         sessions,
+        authorities,
         standing,
         sink,
         control: (control, api),
@@ -233,10 +241,20 @@ fn own_addresses(metrics: Option<&TcpListener>) -> io::Result<Vec<SocketAddr>> {
 }
 
 /// Reads all values anew, beside the serving.
-fn refresh(sessions: Arc<Sessions>) {
-    tokio::task::spawn_blocking(move || match sessions.refresh_secrets() {
-        Ok(()) => tracing::info!("all values were read anew"),
-        Err(error) => tracing::error!(%error, "values were not read anew"),
+fn refresh(sessions: Arc<Sessions>, authorities: Arc<Authorities>) {
+    tokio::task::spawn_blocking(move || {
+        match sessions.refresh_secrets() {
+            Ok(()) => tracing::info!("all values were read anew"),
+            Err(error) => tracing::error!(%error, "values were not read anew"),
+        }
+        // A machine that was told of no authority yet may trust the one that was current all the same.
+        if let Err(error) = sessions.all_trusting(authorities.current().fingerprint()) {
+            return tracing::error!(%error, "the authorities were not read anew");
+        }
+        match authorities.reload() {
+            Ok(()) => tracing::info!("the authorities were read anew"),
+            Err(error) => tracing::error!(%error, "the authorities were not read anew"),
+        }
     });
 }
 

@@ -1,4 +1,5 @@
 //! TLS towards machines: the leaf for exactly what was dialled, and the name that the client asks for held against it.
+pub mod authorities;
 pub mod authority;
 pub mod leaf;
 pub mod machine;
@@ -16,6 +17,8 @@ const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";
 /// Alert of RFC 6066 section 3.
 const UNRECOGNIZED_NAME: u8 = 112;
+/// Alert of RFC 8446 section 6.2: nobody here may vouch for the name.
+const ACCESS_DENIED: u8 = 49;
 /// Alert of RFC 7301 section 3.2.
 const NO_APPLICATION_PROTOCOL: u8 = 120;
 /// PostgreSQL's name in ALPN (its documentation, 55.2.11).
@@ -62,6 +65,8 @@ pub enum HandshakeFault {
 pub struct Terms<'a> {
     /// What was dialled.
     pub destination: &'a Destination,
+    /// Fingerprint of the authority that the machine was told to trust.
+    pub trusted: Option<&'a str>,
     /// The upstream is known to speak no HTTP/2: who offers both agrees to what the upstream speaks.
     pub http1_only: bool,
     /// For the whole handshake.
@@ -75,6 +80,7 @@ pub async fn accept(
     hello: &ClientHello,
     Terms {
         destination,
+        trusted,
         http1_only,
         limit,
     }: Terms<'_>,
@@ -87,7 +93,13 @@ pub async fn accept(
         refuse(&mut stream, NO_APPLICATION_PROTOCOL).await;
         return Err(fault);
     }
-    let mut config = leaves.for_host(&destination.host)?;
+    let mut config = match leaves.for_host(&destination.host, trusted) {
+        Ok(config) => config,
+        Err(error) => {
+            refuse(&mut stream, ACCESS_DENIED).await;
+            return Err(error.into());
+        }
+    };
     if offers(hello, POSTGRES) {
         Arc::make_mut(&mut config).alpn_protocols = vec![POSTGRES.to_vec()];
     } else if http1_only && offers(hello, HTTP1) {

@@ -330,6 +330,35 @@ fn nonsense_on_the_control_socket_is_a_problem_document() {
 }
 
 #[test]
+fn a_rotated_authority_is_for_sessions_to_come_and_a_running_one_keeps_its_own() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Running::start(state.path(), &[]);
+    let ca = |text: &str| -> String {
+        let view: serde_json::Value = serde_json::from_str(text).unwrap();
+        view["ca_pem"].as_str().unwrap().to_owned()
+    };
+    let put = |id: &str| {
+        let (status, view) = gateway.call("PUT", &format!("/v1/sessions/{id}"), &spec());
+        assert_eq!(status, 200, "{view}");
+        ca(&view)
+    };
+    let first = put("old");
+    let rotated = output(state.path(), &["ca", "rotate", "--ca-permit", "corp.test"], "");
+    assert!(rotated.status.success(), "{rotated:?}");
+    // The running gateway was told by a signal; it reads the authorities as soon as it gets to it.
+    let second = (0..200)
+        .map(|number| put(&format!("new-{number}")))
+        .find(|pem| *pem != first)
+        .expect("sessions to come trust the new one");
+    assert_eq!(put("old"), first, "also when its policy is put anew");
+    drop(gateway);
+    let again = Running::start(state.path(), &[]);
+    assert_eq!(ca(&again.call("GET", "/v1/sessions/old", "").1), first);
+    let (_, view) = again.call("PUT", "/v1/sessions/newest", &spec());
+    assert_eq!(ca(&view), second);
+}
+
+#[test]
 fn its_memory_is_closed_to_other_processes_and_leaves_no_core() {
     let state = tempfile::tempdir().unwrap();
     let gateway = Running::start(state.path(), &[]);

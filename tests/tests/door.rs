@@ -12,6 +12,7 @@ use sallyport_gateway::secret::source::Variables;
 use sallyport_gateway::secret::{SecretStore, Sources};
 use sallyport_gateway::session::{Session, Sessions};
 use sallyport_gateway::standing::{Kept, Standing};
+use sallyport_gateway::tls::authorities::Authorities;
 use sallyport_policy::{Grant, PolicyText, Wanted, Who};
 use sallyport_supervisor::gateway::{Client, Door, GatewayError};
 use sallyport_supervisor::machine::Attachment;
@@ -77,7 +78,7 @@ async fn stand() -> Stand {
         metrics,
         sink: sink.clone(),
         secrets: store,
-        ca_pem: "CA".into(),
+        authorities: Arc::new(Authorities::open(&path.join("ca"), &[]).unwrap()),
         proxy: "127.0.0.1:1".into(),
         tunnel: None,
         stop: stop.clone(),
@@ -130,7 +131,12 @@ async fn sessions_wishes_and_grants_go_through() {
     let client = &stand.client;
     assert_eq!(client.health().await.unwrap().pid, std::process::id());
     let view = client.put_session("run-1", &spec()).await.unwrap();
-    assert_eq!((view.id.as_str(), view.ca_pem.as_str()), ("run-1", "CA"));
+    assert_eq!(view.id, "run-1");
+    assert!(
+        view.ca_pem.starts_with("-----BEGIN CERTIFICATE-----"),
+        "{}",
+        view.ca_pem
+    );
     assert_eq!(client.put_session("run-1", &spec()).await.unwrap(), view);
     let AccessAnswer::Granted { grant } = client.access("run-1", &wish("docs.test")).await.unwrap() else {
         panic!("not granted")

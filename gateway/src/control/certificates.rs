@@ -1,5 +1,5 @@
 //! The control API's call for the certificate by which a remote machine's tunnel is known.
-use super::handlers::{Answer, Failure, off_thread, read};
+use super::handlers::{Answer, Failure, off_thread, read, view};
 use super::serve::Control;
 use super::types::{CertificateRequest, MachineCertificate};
 use crate::session::certificate::Certificate;
@@ -27,7 +27,7 @@ pub(super) async fn issue(
     body: Result<Bytes, BytesRejection>,
 ) -> Answer<Json<MachineCertificate>> {
     let request: CertificateRequest = read(body)?;
-    let Some(Tunnels { address, authority }) = control.tunnel else {
+    let Some(Tunnels { address, authority }) = control.tunnel.clone() else {
         return Err(Failure::new(
             StatusCode::CONFLICT,
             "there are no tunnels",
@@ -36,7 +36,7 @@ pub(super) async fn issue(
     };
     off_thread(move || {
         // Before anything is signed: an id that is none must not stand in a certificate.
-        control.sessions.view(&id, &control.ca_pem)?;
+        view(&control, &id)?;
         let issued = authority.issue(&id, &request.csr)?;
         let certificate = Certificate {
             fingerprint: issued.fingerprint,

@@ -107,9 +107,7 @@ pub(super) async fn health(State(control): State<Control>) -> Json<Health> {
 
 pub(super) async fn list_sessions(State(control): State<Control>) -> Json<Vec<SessionView>> {
     let all = control.sessions.list();
-    let views = all
-        .iter()
-        .filter_map(|session| control.sessions.view(session.id(), &control.ca_pem).ok());
+    let views = all.iter().filter_map(|session| view(&control, session.id()).ok());
     Json(views.collect())
 }
 
@@ -117,7 +115,15 @@ pub(super) async fn get_session(
     State(control): State<Control>,
     Path(id): Path<String>,
 ) -> Answer<Json<SessionView>> {
-    Ok(Json(control.sessions.view(&id, &control.ca_pem)?))
+    Ok(Json(view(&control, &id)?))
+}
+
+/// A session with the authority that its machine trusts, which is the current one from now on where it had none.
+pub(super) fn view(control: &Control, id: &str) -> Result<SessionView, SessionError> {
+    let current = control.authorities.current();
+    let trusted = control.sessions.trusting(id, current.fingerprint())?;
+    let authority = control.authorities.of(Some(&trusted));
+    control.sessions.view(id, authority.certificate_pem())
 }
 
 pub(super) async fn put_session(
@@ -129,7 +135,7 @@ pub(super) async fn put_session(
     let (sessions, own) = (control.sessions.clone(), id.clone());
     off_thread(move || Ok(sessions.put(&own, spec)?)).await?;
     control.sessions.record_facts(&id).await?;
-    Ok(Json(control.sessions.view(&id, &control.ca_pem)?))
+    off_thread(move || Ok(Json(view(&control, &id)?))).await
 }
 
 pub(super) async fn delete_session(

@@ -5,6 +5,7 @@ use crate::metrics::Metrics;
 use crate::secret::SecretStore;
 use crate::session::Sessions;
 use crate::standing::Standing;
+use crate::tls::authorities::Authorities;
 use crate::tls::machine::Tunnels;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -32,8 +33,8 @@ pub struct Control {
     pub sink: Sink,
     /// The encrypted store.
     pub secrets: Arc<SecretStore>,
-    /// PEM of the authority that signs leaves.
-    pub ca_pem: Arc<str>,
+    /// The authorities that sign leaves.
+    pub authorities: Arc<Authorities>,
     /// Address of the explicit proxy.
     pub proxy: Arc<str>,
     /// Where tunnels of remote machines come in, if they do.

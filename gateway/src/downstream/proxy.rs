@@ -11,6 +11,7 @@ use super::{requests, socks};
 use crate::Shared;
 use crate::control::types::Verdict;
 use crate::http::Version;
+use crate::session::Session;
 use crate::sniff::ClientHello;
 use crate::stream::Stream;
 use crate::tls;
@@ -150,7 +151,7 @@ async fn begin(
             Opening::Http2 => Spoken::Http(Version::Http2),
             Opening::Socks5 => Spoken::Socks,
             Opening::Tls(hello) if !inside => {
-                stream = accept_tls(shared, stream, &hello, local).await?;
+                stream = accept_tls(shared, stream, &hello, (caller, local)).await?;
                 inside = true;
                 continue;
             }
@@ -189,7 +190,7 @@ async fn accept_tls(
     shared: &Shared,
     stream: Stream,
     hello: &ClientHello,
-    local: Option<SocketAddr>,
+    (caller, local): (&Caller, Option<SocketAddr>),
 ) -> Result<Stream, End> {
     let malformed = |why: String| End::Refused(Verdict::Malformed, format!("TLS to the proxy: {why}"));
     let host = match (&hello.server_name, local) {
@@ -199,8 +200,14 @@ async fn accept_tls(
     };
     let port = local.map_or(0, |local| local.port());
     let proxy = Destination { host, port };
+    // Where a token says whose the connection is, that is not known yet: the current authority vouches.
+    let owner = match &caller.owner {
+        Owner::Listener(id) => shared.sessions.by_id(id),
+        Owner::Token => None,
+    };
     let terms = tls::Terms {
         destination: &proxy,
+        trusted: owner.as_deref().and_then(Session::authority),
         http1_only: false,
         limit: shared.limits.handshake,
     };

@@ -2,6 +2,7 @@
 use super::message::{self, First, Key, START_UP_BYTES, StartUp};
 use super::stop::Stop;
 use crate::Shared;
+use crate::session::Session;
 use crate::sniff::{LOOK_BYTES, Protocol, sniff};
 use crate::stream::Stream;
 use crate::tls;
@@ -42,7 +43,7 @@ pub(super) async fn open(
     shared: &Shared,
     mut client: Stream,
     mut tls: bool,
-    destination: &Destination,
+    (session, destination): (&Session, &Destination),
 ) -> Result<Opened, Unopened> {
     let mut declined = false;
     loop {
@@ -66,7 +67,7 @@ pub(super) async fn open(
                 }
             }
             First::Tls if !tls => {
-                client = encrypt(shared, client, destination)
+                client = encrypt(shared, client, (session, destination))
                     .await
                     .map_err(|stop| Unopened { client: None, stop })?;
                 tls = true;
@@ -111,7 +112,11 @@ async fn answer(client: &mut Stream, word: &[u8]) -> Result<(), Stop> {
 }
 
 /// Says `S` and makes TLS. What was sent ahead of it in plain would be taken for encrypted: refused (CVE-2021-23214).
-async fn encrypt(shared: &Shared, mut client: Stream, destination: &Destination) -> Result<Stream, Stop> {
+async fn encrypt(
+    shared: &Shared,
+    mut client: Stream,
+    (session, destination): (&Session, &Destination),
+) -> Result<Stream, Stop> {
     if !client.seen().is_empty() {
         return Err(Stop::Client(
             "unencrypted bytes came behind the request for encryption".to_owned(),
@@ -136,6 +141,7 @@ async fn encrypt(shared: &Shared, mut client: Stream, destination: &Destination)
         &hello,
         tls::Terms {
             destination,
+            trusted: session.authority(),
             http1_only: false,
             limit: shared.limits.handshake,
         },

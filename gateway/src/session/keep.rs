@@ -23,6 +23,9 @@ pub(super) struct Kept {
     /// Of its machine, the newest last.
     #[serde(default)]
     pub(super) certificates: Vec<Certificate>,
+    /// Fingerprint of the authority that the machine was told to trust.
+    #[serde(default)]
+    pub(super) authority: Option<String>,
 }
 
 /// A certificate that was issued for a session.

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use tokio_util::sync::CancellationToken;
 
 /// Grants that one session may have at a time.
@@ -177,6 +177,7 @@ impl Sessions {
                 placeholders: Placeholders::new(),
                 grants: Vec::new(),
                 certificates: Vec::new(),
+                authority: None,
             },
         };
         self.install(id, there, kept, Ok(policy))?;
@@ -353,12 +354,16 @@ impl Sessions {
             before.as_deref(),
         )
         .map_err(SessionError::Failed)?;
-        // Grants may be used up meanwhile: the lock is held from reading them to showing the new state.
+        // Grants may be used up meanwhile, and an authority come: the lock is held from reading them to showing the new state.
         let mut guard = there.as_ref().map(|session| session.kept());
-        let grants = guard.as_ref().map_or(kept.grants, |now| now.grants.clone());
+        let (grants, authority) = match &guard {
+            Some(now) => (now.grants.clone(), now.authority.clone()),
+            None => (kept.grants, kept.authority),
+        };
         let kept = Kept {
             placeholders,
             grants,
+            authority,
             ..kept
         };
         self.keeper.save(id, &kept)?;
@@ -376,6 +381,7 @@ impl Sessions {
             overlay: ArcSwap::from_pointee(Overlay {
                 grants: kept.grants.clone(),
             }),
+            authority: kept.authority.clone().map(OnceLock::from).unwrap_or_default(),
             kept: Mutex::new(kept),
             keeper: self.keeper.clone(),
             recorded: Mutex::new(None),

@@ -1,4 +1,5 @@
 //! Leaves: one certificate for exactly the name or address that was dialled, made once and cached.
+use super::authorities::Authorities;
 use super::authority::{Authority, AuthorityError, random_serial};
 use crate::metrics::path::Path;
 use moka::sync::Cache;
@@ -28,6 +29,17 @@ pub enum LeafError {
     /// The name cannot stand in a certificate.
     #[error("no certificate can be made for `{0}`")]
     Name(String),
+    /// The operator's: the authority may not vouch for it.
+    #[error(
+        "the gateway's authority may not vouch for `{host}`, only for names under `{}`; the operator makes another one with `ca \
+         rotate --ca-permit NAME`", .permitted.join("`, `")
+    )]
+    NotPermitted {
+        /// What was dialled.
+        host: String,
+        /// What it may vouch for.
+        permitted: Vec<String>,
+    },
     /// Signing or the TLS library failed.
     #[error("cannot make a leaf: {0}")]
     Crypto(String),
@@ -35,11 +47,12 @@ pub enum LeafError {
 
 /// Makes and keeps the server side of intercepted TLS, by host.
 pub struct Leaves {
-    authority: Arc<Authority>,
+    authorities: Arc<Authorities>,
     key: KeyPair,
     signing: Arc<dyn rustls::sign::SigningKey>,
     provider: Arc<rustls::crypto::CryptoProvider>,
-    cache: Cache<Host, Arc<ServerConfig>>,
+    /// By the authority's fingerprint, too.
+    cache: Cache<(String, Host), Arc<ServerConfig>>,
     counters: Arc<Path>,
 }
 
@@ -52,8 +65,8 @@ impl std::fmt::Debug for Leaves {
 }
 
 impl Leaves {
-    /// Leaves signed by `authority`, with one P-256 key for this process; `counters` count them.
-    pub fn new(authority: Arc<Authority>, counters: Arc<Path>) -> Result<Self, AuthorityError> {
+    /// Leaves signed by these, with one P-256 key for this process; `counters` count them.
+    pub fn new(authorities: Arc<Authorities>, counters: Arc<Path>) -> Result<Self, AuthorityError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
@@ -63,7 +76,7 @@ impl Leaves {
             .map_err(|_| rcgen::Error::CouldNotParseKeyPair)?;
         let cache = Cache::builder().max_capacity(HELD).time_to_live(KEPT).build();
         Ok(Self {
-            authority,
+            authorities,
             key,
             signing,
             provider,
@@ -72,23 +85,26 @@ impl Leaves {
         })
     }
 
-    /// The authority's certificate as PEM.
-    pub fn authority_pem(&self) -> &str {
-        self.authority.certificate_pem()
+    /// The current authority's certificate as PEM.
+    pub fn authority_pem(&self) -> String {
+        self.authorities.current().certificate_pem().to_owned()
     }
 
-    /// The TLS configuration for a dialled host; under concurrency each host's leaf is made once.
-    pub fn for_host(&self, host: &Host) -> Result<Arc<ServerConfig>, LeafError> {
+    /// The TLS configuration for a dialled host, signed by the authority that the machine trusts (the current one where it was
+    /// told of none); under concurrency each host's leaf is made once.
+    pub fn for_host(&self, host: &Host, trusted: Option<&str>) -> Result<Arc<ServerConfig>, LeafError> {
+        let authority = self.authorities.of(trusted);
+        let key = (authority.fingerprint().to_owned(), host.clone());
         self.cache
-            .try_get_with_by_ref(host, || self.make(host))
+            .try_get_with(key, || self.make(host, &authority))
             .map_err(|error: Arc<LeafError>| LeafError::clone(&error))
     }
 
-    fn make(&self, host: &Host) -> Result<Arc<ServerConfig>, LeafError> {
+    fn make(&self, host: &Host, authority: &Authority) -> Result<Arc<ServerConfig>, LeafError> {
         let crypto = |error: &dyn std::fmt::Display| LeafError::Crypto(error.to_string());
-        let leaf = self.sign(host)?;
+        let leaf = self.sign(host, authority)?;
         self.counters.leaf_signed();
-        let chain = vec![leaf, self.authority.certificate().clone()];
+        let chain = vec![leaf, authority.certificate().clone()];
         let certified = CertifiedKey::new(chain, self.signing.clone());
         let mut config = ServerConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(rustls::DEFAULT_VERSIONS)
@@ -108,7 +124,13 @@ impl Leaves {
     }
 
     /// Signs a leaf: empty subject, critical SAN with the one name, AKI, server use only (RFC 5280, RFC 9525).
-    fn sign(&self, host: &Host) -> Result<CertificateDer<'static>, LeafError> {
+    fn sign(&self, host: &Host, authority: &Authority) -> Result<CertificateDer<'static>, LeafError> {
+        if !authority.permits(host) {
+            return Err(LeafError::NotPermitted {
+                host: host.to_string(),
+                permitted: authority.permitted().to_vec(),
+            });
+        }
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         params.subject_alt_names = vec![match host {
@@ -128,9 +150,7 @@ impl Leaves {
         params.not_after = (SystemTime::now() + VALID_EACH_WAY * DAY).into();
         let crypto = |error: rcgen::Error| LeafError::Crypto(error.to_string());
         params.serial_number = Some(random_serial().map_err(crypto)?);
-        let leaf = params
-            .signed_by(&self.key, self.authority.issuer())
-            .map_err(crypto)?;
+        let leaf = params.signed_by(&self.key, authority.issuer()).map_err(crypto)?;
         Ok(leaf.der().clone())
     }
 }

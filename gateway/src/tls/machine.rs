@@ -94,7 +94,7 @@ impl TunnelAuthority {
     /// Loads the authority from `tunnel-ca` in the state folder, or makes one there.
     pub fn open(state: &Path) -> Result<Self, AuthorityError> {
         Ok(Self {
-            authority: Authority::open(&state.join("tunnel-ca"))?,
+            authority: Authority::open(&state.join("tunnel-ca"), &[])?,
             server: ArcSwapOption::empty(),
         })
     }

@@ -13,7 +13,7 @@ use sallyport_gateway::names::resolve::Resolver;
 use sallyport_gateway::secret::source::Variables;
 use sallyport_gateway::secret::{SecretStore, Sources, Value};
 use sallyport_gateway::session::Sessions;
-use sallyport_gateway::tls::authority::Authority;
+use sallyport_gateway::tls::authorities::Authorities;
 use sallyport_gateway::tls::machine::TunnelAuthority;
 use sallyport_gateway::upstream::Outlet;
 use sallyport_gateway::{Assembly, Gateway, install_crypto};
@@ -144,7 +144,7 @@ impl Stand {
             folder.path().join("files"),
         );
         let sessions = Sessions::open(folder.path(), Arc::new(sources), sink.clone()).unwrap();
-        let authority = Arc::new(Authority::open(&folder.path().join("ca")).unwrap());
+        let authorities = Arc::new(Authorities::open(&folder.path().join("ca"), &[]).unwrap());
         let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = proxy.local_addr().unwrap();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -153,7 +153,7 @@ impl Stand {
         let gateway = Gateway::new(Assembly {
             sessions: sessions.clone(),
             sink: sink.clone(),
-            authority,
+            authorities,
             upstream: outlet,
             ways: further(Ways {
                 tunnel: Some(entrance),
@@ -167,7 +167,7 @@ impl Stand {
             async move { gateway.run().await }
         });
         let mut stand = Self {
-            ca_pem: gateway.authority_pem().to_owned(),
+            ca_pem: gateway.authority_pem(),
             gateway,
             sessions,
             sink,

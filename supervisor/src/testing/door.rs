@@ -90,6 +90,7 @@ impl FakeDoor {
             credentials_redacted: Vec::new(),
             ending: "complete".into(),
             tls: None,
+            client: None,
             grants: Vec::new(),
             who: None,
             chain: String::new(),
