@@ -1,5 +1,6 @@
 //! What is wrong or odd across a whole policy: errors that would change its meaning, warnings that somebody should look at.
 mod bindings;
+mod known;
 mod lists;
 mod protocol;
 mod repeated;
@@ -10,6 +11,7 @@ use crate::git_match::GitMatch;
 use crate::host_pattern::HostPattern;
 use crate::rule::Rule;
 use crate::{Code, Credential, Problem, Protocol};
+pub(crate) use known::hosts as known_hosts;
 pub(crate) use lists::unused_sets;
 pub(crate) use repeated::long_grants;
 

@@ -43,6 +43,8 @@ pub enum Code {
     DuplicateEntry,
     /// Two rules say the same.
     DuplicateRule,
+    /// A rule lets ssh through to a host whose key is not known.
+    UnknownHostKey,
     /// A grant may last longer than the longest run.
     LongGrant,
     /// A warning of no other kind.
@@ -51,7 +53,7 @@ pub enum Code {
 
 impl Code {
     /// Every kind.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::InvalidYaml,
         Self::UnknownField,
         Self::WrongType,
@@ -70,6 +72,7 @@ impl Code {
         Self::UnusedSet,
         Self::DuplicateEntry,
         Self::DuplicateRule,
+        Self::UnknownHostKey,
         Self::LongGrant,
         Self::Doubtful,
     ];
@@ -95,6 +98,7 @@ impl Code {
             Self::UnusedSet => "unused-set",
             Self::DuplicateEntry => "duplicate-entry",
             Self::DuplicateRule => "duplicate-rule",
+            Self::UnknownHostKey => "unknown-host-key",
             Self::LongGrant => "long-grant",
             Self::Doubtful => "doubtful",
         }
@@ -121,6 +125,7 @@ impl Code {
             Self::UnusedSet => "A set is named by nothing.",
             Self::DuplicateEntry => "The same entry stands in one list twice.",
             Self::DuplicateRule => "Two rules say the same.",
+            Self::UnknownHostKey => "A rule lets ssh through to a host whose key is not known.",
             Self::LongGrant => "A grant may last longer than the longest run.",
             Self::Doubtful => "Somebody should look at this.",
         }

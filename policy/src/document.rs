@@ -4,6 +4,7 @@ mod credentials;
 mod during;
 mod expectations;
 mod git;
+mod known_hosts;
 mod limit;
 mod mode;
 mod places;
@@ -18,6 +19,7 @@ mod widen;
 
 use crate::diagnostic::{At, Position};
 use crate::during::During;
+use crate::known_host::KnownHost;
 use crate::limits::Limits;
 use crate::{Layer, Place, PolicyText, Problem, Source, yaml};
 pub use quantities::parse_duration as read_duration;
@@ -36,6 +38,7 @@ pub(crate) struct Document {
     pub(crate) include: Vec<At<String>>,
     pub(crate) sets: Vec<SetPart>,
     pub(crate) credentials: Vec<CredentialPart>,
+    pub(crate) known_hosts: Vec<KnownHost>,
     pub(crate) rules: Vec<RulePart>,
     pub(crate) tests: Vec<TestPart>,
 }
@@ -220,6 +223,7 @@ impl Document {
             include: Vec::new(),
             sets: Vec::new(),
             credentials: Vec::new(),
+            known_hosts: Vec::new(),
             rules: Vec::new(),
             tests: Vec::new(),
         };
@@ -240,6 +244,7 @@ impl Document {
             "include",
             "sets",
             "credentials",
+            "known-hosts",
             "rules",
             "tests",
         ];
@@ -267,6 +272,9 @@ impl Document {
             .map(|node| reader.entries(node, "`credentials`"));
         for (name, node) in credentials.unwrap_or_default() {
             self.credentials.extend(credentials::read(name, node, reader));
+        }
+        if let Some(node) = fields.take("known-hosts") {
+            self.known_hosts = known_hosts::read(node, reader);
         }
         for node in fields
             .take("rules")

@@ -115,6 +115,11 @@ fn compile(
         plans.push(stack.plan(plans.is_empty()));
         above.extend(stack.documents.first().map(|first| (stack.layer, first)));
     }
+    let known_hosts: Vec<_> = stacks
+        .iter()
+        .flat_map(|stack| &stack.documents)
+        .flat_map(|document| document.known_hosts.iter().cloned())
+        .collect();
     let Compiled {
         credentials,
         parts,
@@ -124,6 +129,7 @@ fn compile(
     let documents = || stacks.iter().flat_map(|stack| &stack.documents);
     check::tests(documents(), &rules, &mut problems);
     check::credentials(&credentials, &parts, &rules, &mut problems);
+    check::known_hosts(&rules, &known_hosts, &mut problems);
     problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
     problems.dedup();
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
@@ -137,6 +143,7 @@ fn compile(
         index: HostIndex::new(&rules),
         rules: rules.into(),
         credentials: credentials.into(),
+        known_hosts: known_hosts.into(),
         layers: plans,
         tests: stacks
             .pop()

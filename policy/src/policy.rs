@@ -4,7 +4,7 @@ use crate::document::{DefaultPart, TestPart};
 use crate::host_index::HostIndex;
 use crate::layer::Layers;
 use crate::rule::Rule;
-use crate::{Credential, Layer, Problem};
+use crate::{Credential, KnownHost, Layer, Problem};
 use std::sync::Arc;
 
 /// A compiled policy. Immutable; a change makes a new one.
@@ -14,6 +14,8 @@ pub struct Policy {
     pub(crate) rules: Arc<[Rule]>,
     pub(crate) index: HostIndex,
     pub(crate) credentials: Arc<[Credential]>,
+    /// Of all layers: none takes a key away.
+    pub(crate) known_hosts: Arc<[KnownHost]>,
     /// From the ceiling down; at least one.
     pub(crate) layers: Vec<LayerPlan>,
     pub(crate) tests: Vec<TestPart>,
@@ -29,6 +31,10 @@ impl Policy {
     pub fn credentials(&self) -> &[Credential] {
         &self.credentials
     }
+    /// The keys by which hosts are known over ssh, of all layers.
+    pub fn known_hosts(&self) -> &Arc<[KnownHost]> {
+        &self.known_hosts
+    }
     /// What somebody should look at, though the policy can be used.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
@@ -40,6 +46,7 @@ impl Policy {
             index: HostIndex::new(&rules),
             rules: rules.into(),
             credentials: self.credentials.clone(),
+            known_hosts: self.known_hosts.clone(),
             layers: self.layers.clone(),
             tests: Vec::new(),
             warnings: Vec::new(),

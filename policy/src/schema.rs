@@ -35,6 +35,9 @@ struct Document {
     sets: Option<BTreeMap<String, Texts>>,
     /// Bindings of secrets to hosts and places.
     credentials: Option<BTreeMap<String, Credential>>,
+    /// Keys by which hosts are known over ssh, as lines of OpenSSH's `known_hosts`: `HOST KEYTYPE BASE64`.
+    #[schemars(rename = "known-hosts")]
+    known_hosts: Option<Texts>,
     /// Deny beats ask beats allow; the order does not matter.
     rules: Option<Vec<Rule>>,
     /// Requests and what is expected of them.
