@@ -12,6 +12,7 @@ use crate::postgres::Postgres;
 use crate::session::Decided;
 use crate::sniff::{LOOK_BYTES, Protocol, sniff};
 use crate::spoken::Spoken;
+use crate::ssh::Ssh;
 use crate::stream::Stream;
 use crate::{tls, tunnel};
 use sallyport_policy::{self as rules, Decision, Moment, Permit, Request};
@@ -88,7 +89,7 @@ pub async fn serve(shared: Arc<Shared>, intake: Intake) {
         }
         Look::Found(Protocol::Http) => http(shared, intake, Version::Http1, false).await,
         Look::Found(Protocol::Http2Preface) => http(shared, intake, Version::Http2, false).await,
-        Look::Found(Protocol::Ssh) => opaque(&shared, intake, "ssh").await,
+        Look::Found(Protocol::Ssh) => ssh(shared, intake, decided).await,
         Look::Found(Protocol::Postgres) => spoken(shared, intake, Postgres { tls: false }).await,
         Look::Found(Protocol::Unknown(what)) => opaque(&shared, intake, what).await,
         Look::Found(Protocol::Incomplete) | Look::Slow { .. } => {
@@ -196,20 +197,31 @@ async fn http(shared: Arc<Shared>, intake: Intake, version: Version, tls: bool) 
     }
 }
 
-/// Bytes that are not, or cannot be, read as HTTP or TLS: a tunnel where a rule says so, else refused and explained.
-async fn opaque(shared: &Shared, mut intake: Intake, what: &str) {
+/// SSH is ended here where some rule may allow it; what is refused already is told before any key is exchanged.
+async fn ssh(shared: Arc<Shared>, intake: Intake, connect: Decided) {
+    if matches!(connect.decision, Decision::Inspect) {
+        return spoken(shared, intake, Ssh { connect }).await;
+    }
     let decided = decide(&intake, Moment::Opaque);
+    unread(&shared, intake, ("ssh", "ssh"), decided).await;
+}
+
+/// Bytes that are not, or cannot be, read as HTTP or TLS: a tunnel where a rule says so, else refused and explained.
+async fn opaque(shared: &Shared, intake: Intake, what: &str) {
+    let decided = decide(&intake, Moment::Opaque);
+    unread(shared, intake, (what, "tcp"), decided).await;
+}
+
+/// Bytes of which it is decided whether they pass unread; `protocol` is what a rule would need for them.
+async fn unread(shared: &Shared, mut intake: Intake, (what, protocol): (&str, &str), decided: Decided) {
     let mut ledger = open(shared, &intake, "tcp");
     ledger.decided(&decided);
     if let Decision::Allow(permit) = &decided.decision {
         return tunnel::run(shared, intake, permit, ledger).await;
     }
-    ledger.remark(&format!(
-        "the client sent {what}, which this gateway cannot read yet; a rule with `protocol: tcp` would be needed"
-    ));
+    let unread = format!("the client sent {what}: only a rule with `protocol: {protocol}` lets that pass");
+    ledger.remark(&unread);
     let host = intake.destination.host.to_string();
-    let unread =
-        format!("this gateway cannot read {what} yet: only a rule with `protocol: tcp` lets it pass");
     let text = match &decided.decision {
         Decision::Deny(refusal) | Decision::Ask(refusal) if refusal.reason.rule == "default" => {
             format!("{}; {unread}", refusal.told(&host))

@@ -22,6 +22,7 @@ pub mod secret;
 pub mod session;
 pub mod sniff;
 pub mod spoken;
+pub mod ssh;
 pub mod standing;
 pub mod start;
 pub mod state_file;
@@ -39,6 +40,7 @@ use ledger::Recorder;
 use limits::Limits;
 use metrics::Metrics;
 use session::Sessions;
+use ssh::host_key::HostKey;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +64,8 @@ pub struct Assembly {
     pub sink: Sink,
     /// Who signs leaves.
     pub authorities: Arc<Authorities>,
+    /// By what machines know this gateway over ssh.
+    pub ssh_host_key: Arc<HostKey>,
     /// The way out.
     pub upstream: Outlet,
     /// The ways in.
@@ -91,6 +95,7 @@ pub struct Shared {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) recorder: Recorder,
     pub(crate) leaves: Leaves,
+    pub(crate) ssh_host_key: Arc<HostKey>,
     pub(crate) upstream: Upstream,
     pub(crate) doors: Doors,
     pub(crate) metrics: Metrics,
@@ -121,6 +126,7 @@ impl Gateway {
             sessions: assembly.sessions,
             recorder: Recorder::new(assembly.sink, tasks.clone(), metrics.clone()),
             leaves: Leaves::new(assembly.authorities, metrics.path().clone())?,
+            ssh_host_key: assembly.ssh_host_key,
             upstream: Upstream::new(assembly.upstream, own, (limits.clone(), metrics.path().clone()))?,
             metrics,
             pseudonym: Pseudonym::random()?,

@@ -87,6 +87,20 @@ pub struct Limits {
     /// How long one side of a WebSocket may take to answer the other's close, and a client to read its last words (5 s). Beyond
     /// it: closed.
     pub websocket_close: Duration,
+    /// From the first bytes of ssh to a log-in, and as long for each step of the gateway's own log-in upstream (60 s). Beyond
+    /// it: told, closed and recorded.
+    pub ssh_log_in: Duration,
+    /// How long a log-in over ssh that is refused takes at least (100 ms), so that placeholders are not guessed.
+    pub ssh_rejection: Duration,
+    /// How long what may be the beginning of a value is held back over ssh while nothing follows it (20 ms). Beyond it: let go,
+    /// since terminals and protocols wait for what is short.
+    pub ssh_held: Duration,
+    /// How long an ssh client may take to leave when told why (2 s). Beyond it: cut.
+    pub ssh_farewell: Duration,
+    /// Log-ins that one ssh connection may fail (10). Beyond it: disconnected.
+    pub ssh_tries: usize,
+    /// Channels open at once on one ssh connection (64). Beyond it: the channel is refused.
+    pub ssh_channels: usize,
     /// How long open exchanges may go on after the gateway was told to stop (10 s). Beyond it: cut.
     pub drain: Duration,
 }
@@ -145,6 +159,12 @@ impl Default for Limits {
             tunnel_idle: Duration::from_secs(3600),
             websocket_message: 64 << 20,
             websocket_close: Duration::from_secs(5),
+            ssh_log_in: Duration::from_secs(60),
+            ssh_rejection: Duration::from_millis(100),
+            ssh_held: Duration::from_millis(20),
+            ssh_farewell: Duration::from_secs(2),
+            ssh_tries: 10,
+            ssh_channels: 64,
             drain: Duration::from_secs(10),
         }
     }

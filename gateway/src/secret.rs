@@ -23,6 +23,7 @@ pub(crate) mod scanner;
 mod sealed;
 mod skip;
 pub mod source;
+pub mod ssh;
 pub mod store;
 mod stray;
 pub mod substitute;

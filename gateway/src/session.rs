@@ -6,7 +6,8 @@ use crate::control::types::{CredentialView, SessionSpec, SessionView};
 use crate::secret::SessionSecrets;
 use arc_swap::ArcSwap;
 use sallyport_policy::{
-    Decision, Grant, Host, Moment, Overlay, Permit, Policy, Problem, Reason, Refusal, Remedy, Request, Who,
+    Decision, Destination, Grant, Host, KnownHost, Moment, Overlay, Permit, Policy, Problem, Reason, Refusal,
+    Remedy, Request, Who,
 };
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -109,6 +110,20 @@ impl Session {
     /// The secrets bound to this session. Replaced when the policy is; take it anew for each request.
     pub fn secrets(&self) -> Arc<SessionSecrets> {
         self.live.load().secrets.clone()
+    }
+    /// The keys by which its policy knows hosts over ssh.
+    pub fn known_hosts(&self) -> Arc<[KnownHost]> {
+        let live = self.live.load();
+        let known = live.policy.as_ref().map(Policy::known_hosts);
+        known.cloned().unwrap_or_else(|_| Arc::from([]))
+    }
+    /// Whether its policy binds a credential to a host at all; a permit says where it is put in.
+    pub fn binds(&self, credential: &str, destination: &Destination) -> bool {
+        let live = self.live.load();
+        let credentials = live.policy.as_ref().map(Policy::credentials).unwrap_or_default();
+        credentials
+            .iter()
+            .any(|own| own.name == credential && own.admits(destination))
     }
     /// Hash of the policy in force; empty where none can be used.
     pub fn policy_hash(&self) -> String {
@@ -297,6 +312,7 @@ impl Session {
             policy_hash: live.policy_hash().to_owned(),
             proxy_token: self.kept().proxy_token.clone(),
             ca_pem: ca_pem.to_owned(),
+            ssh_host_key: String::new(),
             credentials: credentials.collect(),
             warnings: live.warnings.clone(),
             broken: live.policy.as_ref().err().cloned().unwrap_or_default(),

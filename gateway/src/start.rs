@@ -15,6 +15,7 @@ use crate::names::resolve::Resolver;
 use crate::secret::source::Variables;
 use crate::secret::{SecretStore, Sources};
 use crate::session::Sessions;
+use crate::ssh::host_key::HostKey;
 use crate::standing::{self, Standing};
 use crate::tls::authorities::Authorities;
 use crate::upstream::{Outlet, Parent, ParentSpec};
@@ -167,6 +168,7 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
 
 async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Parts, StartError> {
     let authorities = Arc::new(Authorities::open(&state.join(CA), &serve.ca_permitted)?);
+    let ssh_host_key = Arc::new(HostKey::open(state)?);
     let store = Arc::new(SecretStore::open(state)?);
     let sources = Sources::new(store.clone(), serve.variables, state.join("secret-files"));
     let sink = Sink::open(state)?;
@@ -197,6 +199,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
         sessions: sessions.clone(),
         sink: sink.clone(),
         authorities: authorities.clone(),
+        ssh_host_key: ssh_host_key.clone(),
         upstream: Outlet {
             roots_pem: serve.upstream_roots_pem,
             parent: serve.parent.map(|spec| Parent::new(spec, &store)),
@@ -218,6 +221,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
         sink: sink.clone(),
         secrets: store,
         authorities: authorities.clone(),
+        ssh_host_key: ssh_host_key.known_hosts_line().into(),
         proxy: address.to_string().into(),
         tunnel: tunnels.clone(),
         stop,

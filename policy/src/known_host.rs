@@ -37,8 +37,11 @@ impl KnownHost {
 
     /// Whether it says something of a host that a rule means, on one of its ports; no ports are all.
     pub(crate) fn meets(&self, host: &HostPattern, ports: &[(u16, u16)]) -> bool {
-        let on = |port: u16| ports.is_empty() || ports.iter().any(|(low, high)| (*low..=*high).contains(&port));
-        self.names.iter().any(|(own, port)| on(*port) && own.overlaps(host))
+        let on =
+            |port: u16| ports.is_empty() || ports.iter().any(|(low, high)| (*low..=*high).contains(&port));
+        self.names
+            .iter()
+            .any(|(own, port)| on(*port) && own.overlaps(host))
     }
 
     /// Reads a line: names between commas, kind of key, key; a comment may follow.

@@ -5,6 +5,7 @@ pub mod event;
 mod flow;
 pub mod heal;
 pub mod prompt;
+pub mod ssh;
 pub mod state;
 pub mod tools;
 
@@ -89,11 +90,13 @@ fn apply(state: &mut State, event: &Event, commands: &mut Vec<Command>) {
         Event::Started { .. } => {}
         Event::SessionReady {
             ca_pem,
+            ssh_host_key,
             placeholders,
             warnings,
         } => {
             state.session = Some(SessionFacts {
                 ca_pem: ca_pem.clone(),
+                ssh_host_key: ssh_host_key.clone(),
                 placeholders: placeholders.clone(),
             });
             warn(state, warnings, commands);

@@ -79,6 +79,7 @@ async fn stand() -> Stand {
         sink: sink.clone(),
         secrets: store,
         authorities: Arc::new(Authorities::open(&path.join("ca"), &[]).unwrap()),
+        ssh_host_key: "* ssh-ed25519 KEY".into(),
         proxy: "127.0.0.1:1".into(),
         tunnel: None,
         stop: stop.clone(),
@@ -137,6 +138,7 @@ async fn sessions_wishes_and_grants_go_through() {
         "{}",
         view.ca_pem
     );
+    assert_eq!(view.ssh_host_key, "* ssh-ed25519 KEY");
     assert_eq!(client.put_session("run-1", &spec()).await.unwrap(), view);
     let AccessAnswer::Granted { grant } = client.access("run-1", &wish("docs.test")).await.unwrap() else {
         panic!("not granted")

@@ -105,6 +105,19 @@ pub(super) async fn health(State(control): State<Control>) -> Json<Health> {
     })
 }
 
+/// A session with all that its machine must trust: the authority that it trusts already, which is the current one from now on
+/// where it had none, and the gateway's key over ssh.
+pub(super) fn view(control: &Control, id: &str) -> Result<SessionView, SessionError> {
+    let current = control.authorities.current();
+    let trusted = control.sessions.trusting(id, current.fingerprint())?;
+    let authority = control.authorities.of(Some(&trusted));
+    let view = control.sessions.view(id, authority.certificate_pem())?;
+    Ok(SessionView {
+        ssh_host_key: control.ssh_host_key.to_string(),
+        ..view
+    })
+}
+
 pub(super) async fn list_sessions(State(control): State<Control>) -> Json<Vec<SessionView>> {
     let all = control.sessions.list();
     let views = all.iter().filter_map(|session| view(&control, session.id()).ok());
@@ -116,14 +129,6 @@ pub(super) async fn get_session(
     Path(id): Path<String>,
 ) -> Answer<Json<SessionView>> {
     Ok(Json(view(&control, &id)?))
-}
-
-/// A session with the authority that its machine trusts, which is the current one from now on where it had none.
-pub(super) fn view(control: &Control, id: &str) -> Result<SessionView, SessionError> {
-    let current = control.authorities.current();
-    let trusted = control.sessions.trusting(id, current.fingerprint())?;
-    let authority = control.authorities.of(Some(&trusted));
-    control.sessions.view(id, authority.certificate_pem())
 }
 
 pub(super) async fn put_session(

@@ -35,6 +35,8 @@ pub struct Control {
     pub secrets: Arc<SecretStore>,
     /// The authorities that sign leaves.
     pub authorities: Arc<Authorities>,
+    /// By what machines know this gateway over ssh: a line of OpenSSH's `known_hosts`.
+    pub ssh_host_key: Arc<str>,
     /// Address of the explicit proxy.
     pub proxy: Arc<str>,
     /// Where tunnels of remote machines come in, if they do.

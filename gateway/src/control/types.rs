@@ -90,6 +90,9 @@ pub struct SessionView {
     pub proxy_token: String,
     /// PEM of the authority that signs leaves.
     pub ca_pem: String,
+    /// By what machines know this gateway over ssh: a line of OpenSSH's `known_hosts` for every host. The control API fills it in.
+    #[serde(default)]
+    pub ssh_host_key: String,
     /// Placeholders by credential.
     pub credentials: Vec<CredentialView>,
     /// Warnings about policy and bindings, for people.

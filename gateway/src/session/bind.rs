@@ -1,6 +1,7 @@
 //! Binding: a policy's credentials with their values and placeholders.
 use crate::secret::placeholder::{self, ENOUGH_BITS};
 use crate::secret::places::spoken;
+use crate::secret::ssh;
 use crate::secret::{Binding, LONGEST_VALUE, SHORTEST_VALUE, SessionSecrets, Sources, Value};
 use sallyport_policy::{Credential, Place};
 use std::collections::BTreeMap;
@@ -63,12 +64,7 @@ pub(super) fn bind(
 
 /// Places that a policy may name and this gateway does not look at: nothing is put in there.
 fn unserved(credential: &Credential) -> impl Iterator<Item = String> {
-    let unserved = |place: &&Place| {
-        matches!(
-            place,
-            Place::Json(_) | Place::Form(_) | Place::Path | Place::SshKey
-        )
-    };
+    let unserved = |place: &&Place| matches!(place, Place::Json(_) | Place::Form(_) | Place::Path);
     credential.places.iter().filter(unserved).map(|place| {
         format!(
             "credential `{}` is not put into {}: this gateway puts credentials into header fields, query parameters and log-ins by password only",
@@ -101,7 +97,9 @@ fn value(
     if credential.places == [Place::ClientCertificate] {
         return Ok(Arc::new(value));
     }
-    if value.has_control_characters() {
+    if credential.places.contains(&Place::SshKey) {
+        key(&value, texts)?;
+    } else if value.has_control_characters() {
         warnings.push(format!(
             "the value of credential `{name}` has line ends or other control characters: it is looked for, but fits into no header"
         ));
@@ -119,6 +117,14 @@ fn value(
         texts.push(minted.text);
     }
     Ok(Arc::new(value))
+}
+
+/// A placeholder that is a key: first among `texts`, since it is the one that is shown.
+fn key(value: &Value, texts: &mut Vec<String>) -> Result<(), String> {
+    if !texts.iter().any(|text| ssh::is_key_like(text, value)) {
+        texts.insert(0, ssh::mint_key(value).map_err(|error| error.to_string())?);
+    }
+    Ok(())
 }
 
 fn find<'a>(secrets: &'a SessionSecrets, name: &str) -> Option<&'a Binding> {

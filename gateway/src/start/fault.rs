@@ -7,6 +7,7 @@ use crate::downstream::wanted::WantedError;
 use crate::names::resolve::ResolverError;
 use crate::secret::store::StoreError;
 use crate::session::keep::StateError;
+use crate::ssh::host_key::HostKeyError;
 use crate::standing::StandingError;
 use crate::tls::authority::AuthorityError;
 use std::io;
@@ -59,6 +60,9 @@ pub enum StartError {
     /// The authority that signs leaves.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
+    /// The key by which machines know this gateway over ssh.
+    #[error(transparent)]
+    HostKey(#[from] HostKeyError),
     /// The secret store.
     #[error(transparent)]
     Store(#[from] StoreError),

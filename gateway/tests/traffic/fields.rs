@@ -1,8 +1,6 @@
-//! What rules look at beyond method and path: encoded slashes, fields, pushes, ssh (case Q03, npm's scoped names).
+//! What rules look at beyond method and path: encoded slashes, fields, pushes (case Q03, npm's scoped names).
 use crate::origin::{Origin, Roots};
-use crate::stand::{Stand, ask, read_all};
-use sallyport_gateway::control::types::Verdict;
-use tokio::io::AsyncWriteExt;
+use crate::stand::{Stand, ask};
 
 const POLICY: &str = r#"
 version: 1
@@ -16,9 +14,6 @@ rules:
     effect: allow
   - id: push
     to: {host: [api.test, 127.0.0.0/8], port: PORT, protocol: git, repository: "acme/*", access: write, refs: ["agent/**"], private: true}
-    effect: allow
-  - id: shell
-    to: {host: opaque.test, port: 22, protocol: ssh}
     effect: allow
 "#;
 
@@ -100,19 +95,4 @@ async fn a_push_passes_once_it_is_known_that_it_changes_nothing_else() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
     assert_eq!(origin.seen().len(), 2);
-}
-
-#[tokio::test]
-async fn ssh_that_a_rule_allows_is_told_that_it_cannot_be_read_yet() {
-    let (stand, _origin) = stand().await;
-    let mut stream = stand.tunnel("opaque.test:22").await;
-    stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").await.unwrap();
-    let text = read_all(&mut stream).await;
-    assert!(
-        text.contains("rule `shell` allows this host as `ssh` only")
-            && text.contains("this gateway cannot read ssh yet"),
-        "{text}"
-    );
-    let record = stand.records(1).await.pop().unwrap();
-    assert_eq!((record.kind.as_str(), record.verdict), ("tcp", Verdict::Denied));
 }

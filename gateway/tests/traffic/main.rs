@@ -60,6 +60,12 @@ mod secrets;
 #[cfg(test)]
 mod socks;
 #[cfg(test)]
+mod ssh;
+#[cfg(test)]
+mod ssh_git;
+#[cfg(test)]
+mod sshd;
+#[cfg(test)]
 mod stand;
 #[cfg(test)]
 mod tls_down;

@@ -13,6 +13,7 @@ use sallyport_gateway::names::resolve::Resolver;
 use sallyport_gateway::secret::source::Variables;
 use sallyport_gateway::secret::{SecretStore, Sources, Value};
 use sallyport_gateway::session::Sessions;
+use sallyport_gateway::ssh::host_key::HostKey;
 use sallyport_gateway::tls::authorities::Authorities;
 use sallyport_gateway::tls::machine::TunnelAuthority;
 use sallyport_gateway::upstream::Outlet;
@@ -154,6 +155,7 @@ impl Stand {
             sessions: sessions.clone(),
             sink: sink.clone(),
             authorities,
+            ssh_host_key: Arc::new(HostKey::open(folder.path()).unwrap()),
             upstream: outlet,
             ways: further(Ways {
                 tunnel: Some(entrance),

@@ -9,7 +9,10 @@ const SSH: u16 = 22;
 
 /// Hosts that such a rule names and whose key is not known: the gateway refuses them.
 pub(crate) fn hosts(rules: &[Rule], known: &[KnownHost], problems: &mut Vec<Problem>) {
-    for rule in rules.iter().filter(|rule| rule.effect != Effect::Deny && is_ssh(rule)) {
+    for rule in rules
+        .iter()
+        .filter(|rule| rule.effect != Effect::Deny && is_ssh(rule))
+    {
         let unknown: Vec<String> = rule
             .hosts
             .iter()
@@ -26,7 +29,9 @@ pub(crate) fn hosts(rules: &[Rule], known: &[KnownHost], problems: &mut Vec<Prob
             crate::space::few(&unknown.iter().map(|host| format!("`{host}`")).collect::<Vec<_>>())
         );
         let problem = rule.at.warning(message).code(Code::UnknownHostKey);
-        problems.push(problem.hint("add the line that `ssh-keyscan -t ed25519 HOST` prints, once you have checked it"));
+        problems.push(
+            problem.hint("add the line that `ssh-keyscan -t ed25519 HOST` prints, once you have checked it"),
+        );
     }
 }
 

@@ -43,6 +43,7 @@ fn ready(view: SessionView) -> Event {
     let placeholders: BTreeMap<String, String> = named.collect();
     Event::SessionReady {
         ca_pem: view.ca_pem,
+        ssh_host_key: view.ssh_host_key,
         placeholders,
         warnings: view.warnings,
     }

@@ -3,6 +3,7 @@ use crate::activity::Context;
 use crate::gateway::GatewayError;
 use crate::machine::{Machine, MachineError, MachineRecord, MachineSpec, Status};
 use crate::run::event::Event;
+use crate::run::ssh::is_private;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -172,8 +173,9 @@ async fn steps(context: &Arc<Context>, plan: &SetUp) -> Result<Vec<String>, Mach
         .ask_machine(|| machine.setup(&plan.ca_pem, &plan.env))
         .await?;
     for (path, text) in &plan.files {
+        let mode = if is_private(text) { 0o600 } else { 0o644 };
         hands
-            .ask_machine(|| machine.write_file(path, text.as_bytes(), 0o644))
+            .ask_machine(|| machine.write_file(path, text.as_bytes(), mode))
             .await?;
     }
     Ok(warnings)

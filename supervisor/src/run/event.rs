@@ -22,6 +22,9 @@ pub enum Event {
     SessionReady {
         /// PEM of the authority that the machine shall trust.
         ca_pem: String,
+        /// By what the machine knows the gateway over ssh: a line of OpenSSH's `known_hosts`.
+        #[serde(default)]
+        ssh_host_key: String,
         /// Placeholders by environment variable.
         placeholders: BTreeMap<String, String>,
         /// For people.

@@ -4,7 +4,7 @@ use crate::machine::MachineSpec;
 use crate::model::types::{Message, Part, Role};
 use crate::run::command::Command;
 use crate::run::state::{Phase, State};
-use crate::run::{heal, prompt, tools};
+use crate::run::{heal, prompt, ssh, tools};
 
 /// Steps where the request names no limit.
 const STEP_LIMIT: u32 = 200;
@@ -49,12 +49,14 @@ pub(super) fn set_up(state: &State, commands: &mut Vec<Command>) {
     let mut env = tools::environment(&state.run);
     env.extend(state.request.environment.env.clone());
     env.extend(session.placeholders.clone());
+    let mut files = ssh::files(session);
+    files.extend(state.request.environment.files.clone());
     commands.push(Command::SetupMachine {
         generation: state.machine.generation,
         record: record.clone(),
         ca_pem: session.ca_pem.clone(),
         env,
-        files: state.request.environment.files.clone(),
+        files,
     });
 }
 

@@ -103,6 +103,9 @@ pub struct Inbox {
 pub struct SessionFacts {
     /// PEM of the gateway's authority.
     pub ca_pem: String,
+    /// By what the machine knows the gateway over ssh.
+    #[serde(default)]
+    pub ssh_host_key: String,
     /// Placeholders by environment variable.
     pub placeholders: BTreeMap<String, String>,
 }

@@ -42,6 +42,7 @@ impl Play {
         let placeholders = BTreeMap::from([("TOKEN".to_owned(), "ph".to_owned())]);
         play.on(Event::SessionReady {
             ca_pem: "ca".into(),
+            ssh_host_key: String::new(),
             placeholders,
             warnings: Vec::new(),
         });

@@ -141,6 +141,7 @@ impl Door for FakeDoor {
             policy_hash: String::new(),
             proxy_token: "proxy-password".into(),
             ca_pem: "ca".into(),
+            ssh_host_key: "* ssh-ed25519 KEY".into(),
             credentials: vec![credential],
             warnings: Vec::new(),
             broken: Vec::new(),

@@ -8,6 +8,7 @@ fn a_run_opens_its_session_makes_a_machine_and_asks_the_model() {
     assert_eq!(play.kinds(), ["open-session"]);
     play.on(Event::SessionReady {
         ca_pem: "ca".into(),
+        ssh_host_key: String::new(),
         placeholders: BTreeMap::new(),
         warnings: Vec::new(),
     });
@@ -19,11 +20,16 @@ fn a_run_opens_its_session_makes_a_machine_and_asks_the_model() {
 
 #[test]
 fn the_machine_gets_placeholders_and_the_environments_variables() {
+    const KEY: &str = "-----BEGIN OPENSSH PRIVATE KEY-----\nph\n-----END OPENSSH PRIVATE KEY-----";
     let mut play = Play::new();
     play.state.request.environment.env.insert("A".into(), "b".into());
-    let placeholders = BTreeMap::from([("TOKEN".to_owned(), "ph".to_owned())]);
+    let placeholders = BTreeMap::from([
+        ("TOKEN".to_owned(), "ph".to_owned()),
+        ("DEPLOY_KEY".to_owned(), KEY.to_owned()),
+    ]);
     play.on(Event::SessionReady {
         ca_pem: "ca".into(),
+        ssh_host_key: "* ssh-ed25519 KEY".into(),
         placeholders,
         warnings: Vec::new(),
     });
@@ -36,12 +42,18 @@ fn the_machine_gets_placeholders_and_the_environments_variables() {
         generation: 1,
         record,
     });
-    let Some(Command::SetupMachine { env, .. }) = play.commands.first() else {
+    let Some(Command::SetupMachine { env, files, .. }) = play.commands.first() else {
         panic!("{:?}", play.commands)
     };
     assert_eq!(env["TOKEN"], "ph");
     assert_eq!(env["A"], "b");
     assert_eq!(env["HOME"], "/home/agent");
+    assert_eq!(files["/etc/ssh/ssh_known_hosts"], "* ssh-ed25519 KEY\n");
+    assert_eq!(files["/etc/ssh/sallyport/DEPLOY_KEY"], format!("{KEY}\n"));
+    assert_eq!(
+        files["/etc/ssh/ssh_config.d/sallyport.conf"],
+        "IdentityFile /etc/ssh/sallyport/DEPLOY_KEY\n"
+    );
 }
 
 #[test]

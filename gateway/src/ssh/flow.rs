@@ -1,0 +1,336 @@
+//! The bytes of one running command, both ways: counted, guarded on the way out, redacted on the way back.
+use super::queue::{Back, Puts, Queue};
+use super::sides::{AgentSide, HostSide};
+use super::stop::Cut;
+use crate::ledger::Traffic;
+use crate::secret::{BodyGuard, Redactor, SessionSecrets};
+use crate::session::quota::Pass;
+use bytes::{Bytes, BytesMut};
+use russh::server::Handle;
+use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, client, server};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::timeout;
+
+/// Standard error, as extended data (RFC 4254 section 5.2).
+pub(super) const STDERR: u32 = 1;
+
+/// What bytes are held against.
+pub(super) struct Watch<'a> {
+    pub(super) traffic: Arc<Traffic>,
+    pub(super) pass: &'a Pass,
+    pub(super) secrets: &'a SessionSecrets,
+    /// How long the possible beginning of a value may be held back.
+    pub(super) held: Duration,
+}
+
+/// How a command ended by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Done {
+    /// With this status.
+    Exited(u32),
+    /// By a signal.
+    Killed,
+    /// Its channel was closed without a word.
+    Closed,
+    /// The connection to the host broke.
+    Broken,
+    /// The agent closed the channel.
+    Left,
+}
+
+/// Carries bytes until the command is over on both sides.
+pub(super) async fn carry(agent: &mut AgentSide, host: HostSide, watch: &Watch<'_>) -> Result<Done, Cut> {
+    let queue = Queue::new();
+    let (puts, takes) = queue.ends();
+    let HostSide { mut read, write } = host;
+    let back = async {
+        let done = inwards(&mut read, &puts, watch).await;
+        drop(puts);
+        done
+    };
+    let AgentSide {
+        read: from_agent,
+        write: to_agent,
+        handle,
+    } = agent;
+    let both = async {
+        let (done, ()) = tokio::join!(back, deliver(takes, to_agent, handle, &queue));
+        done
+    };
+    let done = tokio::select! {
+        done = both => done,
+        left = outwards(from_agent, &write, &queue, watch) => left.map(|()| Done::Left),
+    };
+    if let Err(error) = write.close().await {
+        tracing::debug!(%error, "an upstream's channel was closed already");
+    }
+    done
+}
+
+/// From the agent to the host, until the agent closes the channel.
+async fn outwards(
+    agent: &mut ChannelReadHalf,
+    host: &ChannelWriteHalf<client::Msg>,
+    queue: &Queue,
+    watch: &Watch<'_>,
+) -> Result<(), Cut> {
+    let mut guard = Guarded::new(watch);
+    loop {
+        let message = match guard.holds() {
+            false => agent.wait().await,
+            true => match timeout(watch.held, agent.wait()).await {
+                Ok(message) => message,
+                Err(_) => {
+                    let rest = guard.finish()?;
+                    send(host, rest, queue).await;
+                    continue;
+                }
+            },
+        };
+        match message {
+            Some(ChannelMsg::Data { data }) => {
+                watch.pass.take(data.len()).map_err(Cut::Limit)?;
+                watch
+                    .traffic
+                    .bytes_out
+                    .fetch_add(data.len() as u64, Ordering::Relaxed);
+                let settled = guard.push(&data)?;
+                send(host, settled, queue).await;
+            }
+            Some(ChannelMsg::Eof) => {
+                let rest = guard.finish()?;
+                send(host, rest, queue).await;
+                gone(host.eof().await);
+            }
+            Some(ChannelMsg::WindowChange {
+                col_width,
+                row_height,
+                pix_width,
+                pix_height,
+            }) => gone(
+                host.window_change(col_width, row_height, pix_width, pix_height)
+                    .await,
+            ),
+            Some(ChannelMsg::Signal { signal }) => gone(host.signal(signal).await),
+            Some(ChannelMsg::Close) | None => return Ok(()),
+            Some(_) => {}
+        }
+    }
+}
+
+/// A host that takes nothing more may still have something to say.
+async fn send(host: &ChannelWriteHalf<client::Msg>, bytes: Bytes, queue: &Queue) {
+    if bytes.is_empty() {
+        return;
+    }
+    queue.input_waits(true);
+    gone(host.data_bytes(bytes).await);
+    queue.input_waits(false);
+}
+
+fn gone(sent: Result<(), russh::Error>) {
+    if let Err(error) = sent {
+        tracing::debug!(%error, "a host takes nothing more");
+    }
+}
+
+/// From the host into the queue, until the host closes the channel.
+async fn inwards(host: &mut ChannelReadHalf, puts: &Puts<'_>, watch: &Watch<'_>) -> Result<Done, Cut> {
+    let (mut output, mut errors) = (Redacted::new(watch), Redacted::new(watch));
+    let mut done = Done::Broken;
+    loop {
+        let message = match output.holds() || errors.holds() {
+            false => host.wait().await,
+            true => match timeout(watch.held, host.wait()).await {
+                Ok(message) => message,
+                Err(_) => {
+                    settle(puts, output.finish(), errors.finish()).await?;
+                    continue;
+                }
+            },
+        };
+        match message {
+            Some(ChannelMsg::Data { data }) => {
+                let settled = output.push(&data, watch)?;
+                settle(puts, settled, Bytes::new()).await?;
+            }
+            Some(ChannelMsg::ExtendedData { data, ext: STDERR }) => {
+                let settled = errors.push(&data, watch)?;
+                settle(puts, Bytes::new(), settled).await?;
+            }
+            Some(ChannelMsg::Eof) => {
+                settle(puts, output.finish(), errors.finish()).await?;
+                puts.put(Back::Eof).await?;
+            }
+            Some(ChannelMsg::ExitStatus { exit_status }) => {
+                settle(puts, output.finish(), errors.finish()).await?;
+                done = Done::Exited(exit_status);
+                puts.put(Back::Exited(exit_status)).await?;
+            }
+            Some(ChannelMsg::ExitSignal {
+                signal_name,
+                core_dumped,
+                error_message,
+                ..
+            }) => {
+                settle(puts, output.finish(), errors.finish()).await?;
+                done = Done::Killed;
+                let killed = Back::Killed {
+                    signal: signal_name,
+                    core_dumped,
+                    message: error_message,
+                };
+                puts.put(killed).await?;
+            }
+            Some(ChannelMsg::Close) => {
+                settle(puts, output.finish(), errors.finish()).await?;
+                return Ok(match done {
+                    Done::Broken => Done::Closed,
+                    done => done,
+                });
+            }
+            None => return Ok(done),
+            Some(_) => {}
+        }
+    }
+}
+
+async fn settle(puts: &Puts<'_>, output: Bytes, errors: Bytes) -> Result<(), Cut> {
+    if !output.is_empty() {
+        puts.put(Back::Output(output)).await?;
+    }
+    if !errors.is_empty() {
+        puts.put(Back::Error(errors)).await?;
+    }
+    Ok(())
+}
+
+/// From the queue to the agent, as it takes it.
+async fn deliver(
+    mut takes: UnboundedReceiver<Back>,
+    agent: &ChannelWriteHalf<server::Msg>,
+    handle: &Handle,
+    queue: &Queue,
+) {
+    while let Some(back) = takes.recv().await {
+        let sent = match back {
+            Back::Output(bytes) => {
+                let count = bytes.len();
+                let sent = agent.data_bytes(bytes).await;
+                queue.took(count);
+                sent
+            }
+            Back::Error(bytes) => {
+                let count = bytes.len();
+                let sent = agent.extended_data_bytes(STDERR, bytes).await;
+                queue.took(count);
+                sent
+            }
+            Back::Eof => agent.eof().await,
+            Back::Exited(status) => agent.exit_status(status).await,
+            Back::Killed {
+                signal,
+                core_dumped,
+                message,
+            } => handle
+                .exit_signal_request(agent.id(), signal, core_dumped, message, "en".to_owned())
+                .await
+                .map_err(|()| russh::Error::SendError),
+        };
+        if let Err(error) = sent {
+            tracing::debug!(%error, "an agent takes nothing more");
+        }
+    }
+}
+
+/// What goes out, looked at for values.
+struct Guarded {
+    guard: Option<BodyGuard>,
+    held: usize,
+    traffic: Arc<Traffic>,
+}
+
+impl Guarded {
+    fn new(watch: &Watch<'_>) -> Self {
+        Self {
+            guard: watch.secrets.body_guard(),
+            held: 0,
+            traffic: watch.traffic.clone(),
+        }
+    }
+
+    fn holds(&self) -> bool {
+        self.held > 0
+    }
+
+    fn push(&mut self, piece: &Bytes) -> Result<Bytes, Cut> {
+        let Some(guard) = &mut self.guard else {
+            return Ok(piece.clone());
+        };
+        let mut settled = BytesMut::new();
+        guard.push(piece, &mut settled).map_err(Cut::Leak)?;
+        self.held = (self.held + piece.len()).saturating_sub(settled.len());
+        let seen = guard.placeholders_seen().iter();
+        self.traffic
+            .remark(seen.map(|name| format!("the placeholder of `{name}` went out as text")));
+        Ok(settled.freeze())
+    }
+
+    fn finish(&mut self) -> Result<Bytes, Cut> {
+        let mut settled = BytesMut::new();
+        if let Some(guard) = &mut self.guard {
+            guard.finish(&mut settled).map_err(Cut::Leak)?;
+        }
+        self.held = 0;
+        Ok(settled.freeze())
+    }
+}
+
+/// What comes back, without values.
+struct Redacted {
+    redactor: Option<Redactor>,
+    held: usize,
+    traffic: Arc<Traffic>,
+}
+
+impl Redacted {
+    fn new(watch: &Watch<'_>) -> Self {
+        Self {
+            redactor: watch.secrets.redactor(),
+            held: 0,
+            traffic: watch.traffic.clone(),
+        }
+    }
+
+    fn holds(&self) -> bool {
+        self.held > 0
+    }
+
+    fn push(&mut self, piece: &Bytes, watch: &Watch<'_>) -> Result<Bytes, Cut> {
+        watch.pass.receive(piece.len()).map_err(Cut::Limit)?;
+        self.traffic
+            .bytes_in
+            .fetch_add(piece.len() as u64, Ordering::Relaxed);
+        let Some(redactor) = &mut self.redactor else {
+            return Ok(piece.clone());
+        };
+        let mut settled = BytesMut::new();
+        redactor.push(piece, &mut settled);
+        self.held = (self.held + piece.len()).saturating_sub(settled.len());
+        self.traffic.redacted(redactor.found().iter().cloned());
+        Ok(settled.freeze())
+    }
+
+    fn finish(&mut self) -> Bytes {
+        let mut settled = BytesMut::new();
+        if let Some(redactor) = &mut self.redactor {
+            redactor.finish(&mut settled);
+            self.traffic.redacted(redactor.found().iter().cloned());
+        }
+        self.held = 0;
+        settled.freeze()
+    }
+}
