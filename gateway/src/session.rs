@@ -149,11 +149,20 @@ impl Session {
     ///
     /// That count is on disk before this returns (some milliseconds); where it cannot be written, the answer is no.
     pub fn decide(&self, request: &Request) -> Decided {
+        self.answer(request, true)
+    }
+
+    /// Decides what is decided again before it has an effect, as a push is once its refs are known: no grant is counted down.
+    pub fn decide_ahead(&self, request: &Request) -> Decided {
+        self.answer(request, false)
+    }
+
+    fn answer(&self, request: &Request, counts: bool) -> Decided {
         let at = jiff::Timestamp::now();
         let live = self.live.load();
         let overlay = self.overlay.load();
         let mut decision = live.decide(request, &overlay, at);
-        if !matches!(request.moment, Moment::Connect) && rests_on_uses(&decision, &overlay) {
+        if counts && !matches!(request.moment, Moment::Connect) && rests_on_uses(&decision, &overlay) {
             decision = self.spend(&live, request, at);
         }
         Decided {

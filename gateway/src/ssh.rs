@@ -13,6 +13,7 @@ pub mod host_key;
 mod known;
 mod link;
 mod means;
+mod push;
 mod queue;
 mod sides;
 mod stop;

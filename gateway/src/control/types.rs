@@ -233,7 +233,7 @@ pub struct AuditRecord {
     pub session: String,
     /// Who, as vouched for.
     pub user: String,
-    /// `connect`, `http`, `websocket`, `dns`, `tcp`, `tls`, `postgres`, `access`, `session`, `policy`, `handshake`.
+    /// `connect`, `http`, `websocket`, `dns`, `tcp`, `ssh`, `tls`, `postgres`, `access`, `session`, `policy`, `handshake`.
     pub kind: String,
     /// Host as decided on.
     pub host: String,

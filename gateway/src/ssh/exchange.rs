@@ -6,8 +6,9 @@ use super::asked::{self, Asked};
 use super::flow::{self, Done, STDERR, Watch};
 use super::link::{Link, LogIn, Shown};
 use super::means::Means;
+use super::push::{Gate, Wanted};
 use super::sides::AgentSide;
-use super::stop::Stop;
+use super::stop::{Cut, Stop};
 use super::upstream::{self, Upstream};
 use crate::lasting::{Hold, over};
 use crate::ledger::Ledger;
@@ -16,8 +17,9 @@ use crate::session::quota::Pass;
 use bytes::{Bytes, BytesMut};
 use russh::Channel;
 use russh::server::{Handle, Msg};
-use sallyport_policy::{Decision, Moment, Permit, Place, Request, SshRequest};
+use sallyport_policy::{Decision, GitAccess, Moment, Permit, Place, Request, SshRequest};
 use std::sync::Arc;
+use tokio::time::timeout;
 
 /// What a client exits with where ssh itself failed (ssh(1), "EXIT STATUS").
 const FAILED: u32 = 255;
@@ -35,6 +37,8 @@ struct Running {
     secrets: Arc<SessionSecrets>,
     pass: Pass,
     upstream: Upstream,
+    /// A push that is read before anything of it goes on.
+    push: Option<Wanted>,
 }
 
 /// Takes what comes on a channel from its command to its end. Always answers; always leaves a record where there was a command.
@@ -71,7 +75,7 @@ pub(super) async fn exchange(link: Arc<Link>, line: Line) {
 
 /// Up to a command that runs upstream and may take its first byte.
 async fn start(link: &Link, log_in: &LogIn, asked: &Asked, ledger: &mut Ledger) -> Result<Running, Stop> {
-    let permit = decide(link, log_in, asked, ledger)?;
+    let (permit, push) = decide(link, log_in, asked, ledger)?;
     let secrets = link.session.secrets();
     let credential = credential(link, &permit, log_in, ledger)?;
     guard(&secrets, asked)?;
@@ -82,30 +86,55 @@ async fn start(link: &Link, log_in: &LogIn, asked: &Asked, ledger: &mut Ledger) 
     for note in &upstream.notes {
         ledger.remark(note);
     }
-    ledger.used(credential.into_iter().map(|(name, _)| name).collect());
-    ledger.write_open().await.map_err(Stop::Audit)?;
+    let credential = credential.map(|(name, _)| name);
+    ledger.used(credential.iter().cloned().collect());
+    // What is read first has its first record when its refs are known.
+    let push = push.map(|wanted| Wanted { credential, ..wanted });
+    if push.is_none() {
+        ledger.write_open().await.map_err(Stop::Audit)?;
+    }
     upstream.ask(asked).await.map_err(Stop::Upstream)?;
     Ok(Running {
         permit,
         secrets,
         pass,
         upstream,
+        push,
     })
 }
 
-/// Asks the policy of this moment.
-fn decide(link: &Link, log_in: &LogIn, asked: &Asked, ledger: &mut Ledger) -> Result<Permit, Stop> {
+/// Asks the policy of this moment. A push whose rules look at its refs is let as far as to hear what is there, and is read
+/// before anything of it goes on.
+fn decide(
+    link: &Link,
+    log_in: &LogIn,
+    asked: &Asked,
+    ledger: &mut Ledger,
+) -> Result<(Permit, Option<Wanted>), Stop> {
+    let git = asked.command.git();
     let question = Request {
         destination: link.destination.clone(),
         moment: Moment::Ssh(SshRequest {
             user: log_in.user.clone(),
-            git: asked.command.git(),
+            git: git.clone(),
         }),
     };
     let decided = link.session.decide(&question);
+    let push = git
+        .filter(|git| git.access == GitAccess::Write && matches!(decided.decision, Decision::Inspect))
+        .map(|git| Wanted {
+            user: log_in.user.clone(),
+            git,
+            credential: None,
+        });
+    let decided = match &push {
+        // As a push that changes nothing.
+        Some(wanted) => link.session.decide_ahead(&wanted.question(link, Vec::new())),
+        None => decided,
+    };
     ledger.decided(&decided);
     match decided.decision {
-        Decision::Allow(permit) => Ok(permit),
+        Decision::Allow(permit) => Ok((permit, push)),
         Decision::Ask(refusal) | Decision::Deny(refusal) => Err(Stop::Refused(refusal)),
         Decision::Inspect => Err(Stop::Undecided(link.session.undecided(&question))),
     }
@@ -171,6 +200,7 @@ async fn run(
         secrets,
         pass,
         upstream,
+        push,
     } = running;
     let limits = &link.shared.limits;
     let traffic = ledger.traffic();
@@ -187,27 +217,72 @@ async fn run(
         traffic: &traffic,
     };
     let (host, connection) = upstream.split();
-    let (told, ending) = tokio::select! {
-        done = flow::carry(agent, host, &watch) => match done {
-            Ok(Done::Exited(0) | Done::Closed) => (None, "complete".to_owned()),
-            Ok(Done::Exited(status)) => (None, format!("complete, exit status {status}")),
-            Ok(Done::Killed) => (None, "complete, ended by a signal".to_owned()),
-            Ok(Done::Left) => (None, "the client closed the channel".to_owned()),
-            Ok(Done::Broken) => (Some("the connection to the host broke".to_owned()), "incomplete: the connection to the host broke".to_owned()),
-            Err(cut) => (cut.note(ledger), "cut".to_owned()),
-        },
-        over = over(&link.shared, hold, limits.tunnel_idle) => (Some(over.ending().to_owned()), over.ending().to_owned()),
+    let gate = push.map(|wanted| Gate::new(link, wanted, ledger));
+    let done = tokio::select! {
+        done = flow::carry(agent, host, &watch, gate) => done,
+        over = over(&link.shared, hold, limits.tunnel_idle) => {
+            connection.end().await;
+            tell(agent, asked, over.ending(), ledger.id()).await;
+            return over.ending().to_owned();
+        }
     };
     connection.end().await;
-    match told {
+    match done {
+        Ok(done) => ended(agent, asked, done, ledger).await,
+        Err(cut) => cut_off(link, agent, asked, cut, ledger).await,
+    }
+}
+
+/// A command ended by itself; the ending, in words.
+async fn ended(agent: &AgentSide, asked: &Asked, done: Done, ledger: &Ledger) -> String {
+    if done == Done::Broken {
+        let why = "the connection to the host broke";
+        tell(agent, asked, why, ledger.id()).await;
+        return format!("incomplete: {why}");
+    }
+    close(agent).await;
+    match done {
+        Done::Exited(status) if status > 0 => format!("complete, exit status {status}"),
+        Done::Killed => "complete, ended by a signal".to_owned(),
+        Done::Left => "the client closed the channel".to_owned(),
+        Done::Exited(_) | Done::Closed | Done::Broken => "complete".to_owned(),
+    }
+}
+
+/// A command was cut; the ending, in words.
+async fn cut_off(link: &Link, agent: &mut AgentSide, asked: &Asked, cut: Cut, ledger: &mut Ledger) -> String {
+    let why = cut.note(ledger);
+    if let Cut::Push { report, .. } = cut {
+        let report = Bytes::from(report.unwrap_or_default());
+        if let Err(error) = agent.write.data_bytes(report).await {
+            tracing::debug!(%error, "a report did not reach its client");
+        }
+        say(agent, asked, &why.unwrap_or_default(), ledger.id()).await;
+        // A client that still sends its pack reads the report only after it.
+        if timeout(link.shared.limits.request_body_idle, flow::drain(&mut agent.read))
+            .await
+            .is_err()
+        {
+            tracing::debug!("a client did not end its push");
+        }
+        close(agent).await;
+        return "refused".to_owned();
+    }
+    match why {
         Some(why) => tell(agent, asked, &why, ledger.id()).await,
         None => close(agent).await,
     }
-    ending
+    "cut".to_owned()
 }
 
-/// Tells the agent on its standard error why its command does not run (on), and ends the channel as a failure of ssh.
+/// Tells the agent why its command does not run (on), and closes the channel.
 async fn tell(agent: &AgentSide, asked: &Asked, why: &str, id: &str) {
+    say(agent, asked, why, id).await;
+    close(agent).await;
+}
+
+/// Says on the agent's standard error why its command does not run (on), and ends it as a failure of ssh.
+async fn say(agent: &AgentSide, asked: &Asked, why: &str, id: &str) {
     let end = if asked.terminal.is_some() { "\r\n" } else { "\n" };
     let text: String = format!("sallyport: {why} (decision {id})")
         .chars()
@@ -224,7 +299,6 @@ async fn tell(agent: &AgentSide, asked: &Asked, why: &str, id: &str) {
     if let Err(error) = said.await {
         tracing::debug!(%error, "a refusal did not reach its client");
     }
-    close(agent).await;
 }
 
 async fn close(agent: &AgentSide) {

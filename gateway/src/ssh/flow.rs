@@ -1,4 +1,5 @@
 //! The bytes of one running command, both ways: counted, guarded on the way out, redacted on the way back.
+use super::push::Gate;
 use super::queue::{Back, Puts, Queue};
 use super::sides::{AgentSide, HostSide};
 use super::stop::Cut;
@@ -42,7 +43,12 @@ pub(super) enum Done {
 }
 
 /// Carries bytes until the command is over on both sides.
-pub(super) async fn carry(agent: &mut AgentSide, host: HostSide, watch: &Watch<'_>) -> Result<Done, Cut> {
+pub(super) async fn carry(
+    agent: &mut AgentSide,
+    host: HostSide,
+    watch: &Watch<'_>,
+    gate: Option<Gate<'_>>,
+) -> Result<Done, Cut> {
     let queue = Queue::new();
     let (puts, takes) = queue.ends();
     let HostSide { mut read, write } = host;
@@ -62,7 +68,7 @@ pub(super) async fn carry(agent: &mut AgentSide, host: HostSide, watch: &Watch<'
     };
     let done = tokio::select! {
         done = both => done,
-        left = outwards(from_agent, &write, &queue, watch) => left.map(|()| Done::Left),
+        left = outwards(from_agent, (&write, &queue), watch, gate) => left.map(|()| Done::Left),
     };
     if let Err(error) = write.close().await {
         tracing::debug!(%error, "an upstream's channel was closed already");
@@ -73,9 +79,9 @@ pub(super) async fn carry(agent: &mut AgentSide, host: HostSide, watch: &Watch<'
 /// From the agent to the host, until the agent closes the channel.
 async fn outwards(
     agent: &mut ChannelReadHalf,
-    host: &ChannelWriteHalf<client::Msg>,
-    queue: &Queue,
+    (host, queue): (&ChannelWriteHalf<client::Msg>, &Queue),
     watch: &Watch<'_>,
+    mut gate: Option<Gate<'_>>,
 ) -> Result<(), Cut> {
     let mut guard = Guarded::new(watch);
     loop {
@@ -97,10 +103,22 @@ async fn outwards(
                     .traffic
                     .bytes_out
                     .fetch_add(data.len() as u64, Ordering::Relaxed);
-                let settled = guard.push(&data)?;
-                send(host, settled, queue).await;
+                let passed = match &mut gate {
+                    Some(gate) => gate.look(data).await?,
+                    None => vec![data],
+                };
+                for piece in passed {
+                    let settled = guard.push(&piece)?;
+                    send(host, settled, queue).await;
+                }
             }
             Some(ChannelMsg::Eof) => {
+                if let Some(gate) = &mut gate {
+                    for piece in gate.end().await? {
+                        let settled = guard.push(&piece)?;
+                        send(host, settled, queue).await;
+                    }
+                }
                 let rest = guard.finish()?;
                 send(host, rest, queue).await;
                 gone(host.eof().await);
@@ -117,6 +135,15 @@ async fn outwards(
             Some(ChannelMsg::Signal { signal }) => gone(host.signal(signal).await),
             Some(ChannelMsg::Close) | None => return Ok(()),
             Some(_) => {}
+        }
+    }
+}
+
+/// Reads to the end of what an agent sends, and forgets it.
+pub(super) async fn drain(agent: &mut ChannelReadHalf) {
+    while let Some(message) = agent.wait().await {
+        if matches!(message, ChannelMsg::Eof | ChannelMsg::Close) {
+            return;
         }
     }
 }

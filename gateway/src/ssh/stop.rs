@@ -33,6 +33,15 @@ pub(super) enum Cut {
     Limit(Exceeded),
     /// A value was about to leave.
     Leak(Leak),
+    /// A push whose refs are not allowed; the ledger has it.
+    Push {
+        /// Git's report, where the client asked for one.
+        report: Option<Vec<u8>>,
+        /// Why, for standard error.
+        why: String,
+    },
+    /// The record cannot be written.
+    Audit(AuditError),
     /// Too much waits to be taken; the bound in bytes.
     Backlog(usize),
     /// The other side is gone.
@@ -103,6 +112,11 @@ impl Cut {
             Self::Backlog(bytes) => Some(format!(
                 "more than {bytes} bytes of output waited to be taken while input waited too; read the output while you write"
             )),
+            Self::Push { why, .. } => Some(why.clone()),
+            Self::Audit(error) => {
+                tracing::error!(%error, "a push over ssh was held back");
+                Some("nothing passes while the gateway cannot write its log; try again later".to_owned())
+            }
             Self::Gone => None,
         }
     }

@@ -15,7 +15,11 @@ rules:
 "#;
 
 async fn yard() -> Yard {
-    let yard = Yard::new(POLICY).await;
+    yard_with(POLICY).await
+}
+
+async fn yard_with(policy: &str) -> Yard {
+    let yard = Yard::new(policy).await;
     for name in ["acme/web.git", "acme/read.git", "other/web.git"] {
         let path = yard.path(name);
         std::fs::create_dir_all(&path).unwrap();
@@ -84,4 +88,86 @@ async fn another_repository_and_another_command_are_refused_and_git_says_why() {
         assert_eq!(output.status.code(), Some(255), "{command}");
         assert!(output.stdout.is_empty(), "{command}: {}", text(&output.stdout));
     }
+}
+
+/// The same, where pushes may change branches below `agent/` only, and never backwards.
+fn own_branches() -> String {
+    POLICY.replace(
+        "access: write,",
+        "access: write, refs: [\"agent/**\"], force: false,",
+    )
+}
+
+#[tokio::test]
+async fn a_push_is_read_and_let_through_where_its_refs_are_allowed() {
+    let yard = yard_with(&own_branches()).await;
+    let (work, url) = (yard.path("work"), at(&yard, "acme/web.git"));
+    let pushed = yard
+        .git(&work, &["push", &url, "main:refs/heads/agent/one"])
+        .await;
+    assert!(pushed.status.success(), "{}", text(&pushed.stderr));
+    // Forward, shown by the pack; then nothing new; then away.
+    std::fs::write(work.join("file"), "more").unwrap();
+    assert!(yard.git(&work, &["commit", "-qam", "two"]).await.status.success());
+    for _ in 0..2 {
+        let pushed = yard
+            .git(&work, &["push", &url, "main:refs/heads/agent/one"])
+            .await;
+        assert!(pushed.status.success(), "{}", text(&pushed.stderr));
+    }
+    let record = yard.records(5).await.pop().unwrap();
+    assert_eq!(
+        (record.rule.as_str(), record.verdict),
+        ("push", Verdict::Allowed),
+        "{record:#?}"
+    );
+}
+
+#[tokio::test]
+async fn a_refused_ref_is_told_in_gits_own_report_and_nothing_of_the_push_arrives() {
+    let yard = yard_with(&own_branches()).await;
+    let (work, url) = (yard.path("work"), at(&yard, "acme/web.git"));
+    for refs in [&["main"][..], &["main:refs/heads/agent/one", "main"]] {
+        let pushed = yard.git(&work, &[&["push", &url], refs].concat()).await;
+        let said = text(&pushed.stderr);
+        assert!(!pushed.status.success(), "{said}");
+        let record = yard.records(1).await.pop().unwrap();
+        assert_eq!(
+            (record.verdict, record.ending.as_str()),
+            (Verdict::Denied, "refused"),
+            "{record:#?}"
+        );
+        assert!(
+            said.contains("[remote rejected]")
+                && said.contains(&format!("refused by sallyport (decision {})", record.id)),
+            "{said}"
+        );
+    }
+    // Back again, and away.
+    let pushed = yard
+        .git(&work, &["push", &url, "main:refs/heads/agent/one"])
+        .await;
+    assert!(pushed.status.success(), "{}", text(&pushed.stderr));
+    assert!(
+        yard.git(&work, &["commit", "-q", "--amend", "-m", "other"])
+            .await
+            .status
+            .success()
+    );
+    for refs in ["+main:refs/heads/agent/one", ":refs/heads/agent/one"] {
+        let pushed = yard.git(&work, &["push", &url, refs]).await;
+        assert!(!pushed.status.success(), "{refs}: {}", text(&pushed.stderr));
+        assert!(
+            text(&pushed.stderr).contains("[remote rejected]"),
+            "{refs}: {}",
+            text(&pushed.stderr)
+        );
+    }
+    let refs = yard
+        .git(
+            &yard.path("acme/web.git"),
+            &["for-each-ref", "--format=%(refname)"],
+        )
+        .await;
+    assert_eq!(text(&refs.stdout), "refs/heads/agent/one\n");
 }
