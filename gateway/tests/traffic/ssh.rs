@@ -160,7 +160,7 @@ async fn several_commands_share_one_connection_and_each_is_decided_alone() {
 async fn a_key_that_is_no_placeholder_is_refused_and_the_agent_is_told_which_one_is_right() {
     let yard = Yard::new(POLICY).await;
     keygen(&yard.path("own")).await;
-    for key in ["own", "real"] {
+    for (number, key) in ["own", "real"].into_iter().enumerate() {
         let output = yard.ssh_with(key, &["true"], b"").await;
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(255), "{said}");
@@ -168,7 +168,7 @@ async fn a_key_that_is_no_placeholder_is_refused_and_the_agent_is_told_which_one
             said.contains("that was offered is no placeholder; log in with the placeholder key of credential `deploy` (decision "),
             "{said}"
         );
-        let record = yard.records(1).await.pop().unwrap();
+        let record = yard.records(number + 1).await.pop().unwrap();
         assert_eq!(
             (record.verdict, record.ending.as_str()),
             (Verdict::Denied, "refused")

@@ -64,14 +64,17 @@ async fn a_repository_is_pushed_and_cloned() {
 async fn another_repository_and_another_command_are_refused_and_git_says_why() {
     let yard = yard().await;
     let work = yard.path("work");
-    for arguments in [
+    for (number, arguments) in [
         ["clone", &at(&yard, "other/web.git"), "../no"],
         ["push", &at(&yard, "acme/read.git"), "main"],
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let refused = yard.git(&work, &arguments).await;
         let said = text(&refused.stderr);
         assert!(!refused.status.success(), "{said}");
-        let record = yard.records(1).await.pop().unwrap();
+        let record = yard.records(number + 1).await.pop().unwrap();
         assert_eq!(record.verdict, Verdict::Denied);
         assert!(
             said.contains("sallyport: ") && said.contains(&record.id),
@@ -127,11 +130,16 @@ async fn a_push_is_read_and_let_through_where_its_refs_are_allowed() {
 async fn a_refused_ref_is_told_in_gits_own_report_and_nothing_of_the_push_arrives() {
     let yard = yard_with(&own_branches()).await;
     let (work, url) = (yard.path("work"), at(&yard, "acme/web.git"));
-    for refs in [&["main"][..], &["main:refs/heads/agent/one", "main"]] {
-        let pushed = yard.git(&work, &[&["push", &url], refs].concat()).await;
+    for (number, refs) in [&["main"][..], &["main:refs/heads/agent/one", "main"]]
+        .into_iter()
+        .enumerate()
+    {
+        let pushed = yard
+            .git(&work, &[&["push", url.as_str()][..], refs].concat())
+            .await;
         let said = text(&pushed.stderr);
         assert!(!pushed.status.success(), "{said}");
-        let record = yard.records(1).await.pop().unwrap();
+        let record = yard.records(number + 1).await.pop().unwrap();
         assert_eq!(
             (record.verdict, record.ending.as_str()),
             (Verdict::Denied, "refused"),
