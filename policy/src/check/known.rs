@@ -1,4 +1,5 @@
 //! Lints over rules that let ssh through to hosts whose key nobody has written down.
+use crate::diagnostic::is_broken;
 use crate::document::Effect;
 use crate::known_host::KnownHost;
 use crate::rule::Rule;
@@ -7,8 +8,12 @@ use crate::{Code, Problem, Protocol};
 /// The port at which git speaks ssh.
 const SSH: u16 = 22;
 
-/// Hosts that such a rule names and whose key is not known: the gateway refuses them.
+/// Hosts that such a rule names and whose key is not known: the gateway refuses them. Where something is wrong, a line may be
+/// misspelt: nothing is said then.
 pub(crate) fn hosts(rules: &[Rule], known: &[KnownHost], problems: &mut Vec<Problem>) {
+    if is_broken(problems) {
+        return;
+    }
     for rule in rules
         .iter()
         .filter(|rule| rule.effect != Effect::Deny && is_ssh(rule))
