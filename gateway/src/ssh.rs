@@ -45,11 +45,12 @@ impl Spoken for Ssh {
         let Intake {
             session,
             door,
+            client,
             destination,
             stream,
         } = intake;
         let config = Arc::new(config(&shared));
-        let link = Arc::new(Link::new(shared, session, door, destination));
+        let link = Arc::new(Link::new(shared, session, door, (client, destination)));
         let cut = CancellationToken::new();
         let stream = Cuttable::new(stream, cut.clone());
         let agent = Agent::new(link.clone(), config.max_auth_attempts);
@@ -112,8 +113,7 @@ async fn attend(link: &Link, mut running: RunningSession<Agent>) -> String {
 
 /// The one record of a connection that ended before any command.
 async fn nothing_asked(link: &Link, connect: &Decided, ending: &str) {
-    let recorder = &link.shared.recorder;
-    let mut ledger = recorder.open(Some(&link.session), Some(&link.destination), "ssh");
+    let mut ledger = link.ledger();
     ledger.decided(connect);
     match link.log_in() {
         Some(_) => ledger.verdict(Verdict::Denied, "no command was asked for"),

@@ -52,8 +52,7 @@ pub(super) async fn exchange(link: Arc<Link>, line: Line) {
         return;
     };
     link.note_asked();
-    let recorder = &link.shared.recorder;
-    let mut ledger = recorder.open(Some(&link.session), Some(&link.destination), "ssh");
+    let mut ledger = link.ledger();
     ledger.asked(asked.command.method(), &asked.command.text());
     let (read, write) = channel.split();
     let mut agent = AgentSide { read, write, handle };

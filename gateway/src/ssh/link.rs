@@ -2,8 +2,10 @@
 use crate::Shared;
 use crate::control::types::Verdict;
 use crate::intake::Door;
+use crate::ledger::Ledger;
 use crate::session::Session;
 use sallyport_policy::{Destination, Place};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -35,6 +37,7 @@ pub(super) struct Link {
     pub(super) session: Arc<Session>,
     pub(super) door: Arc<Door>,
     pub(super) destination: Destination,
+    client: Option<SocketAddr>,
     log_in: OnceLock<LogIn>,
     /// Fingerprints of keys that are no placeholders.
     refused: Mutex<Vec<String>>,
@@ -46,17 +49,26 @@ impl Link {
         shared: Arc<Shared>,
         session: Arc<Session>,
         door: Arc<Door>,
-        destination: Destination,
+        (client, destination): (Option<SocketAddr>, Destination),
     ) -> Self {
         Self {
             shared,
             session,
             door,
             destination,
+            client,
             log_in: OnceLock::new(),
             refused: Mutex::default(),
             asked: AtomicBool::new(false),
         }
+    }
+
+    /// Opens a record.
+    pub(super) fn ledger(&self) -> Ledger {
+        let recorder = &self.shared.recorder;
+        let mut ledger = recorder.open(Some(&self.session), Some(&self.destination), "ssh");
+        ledger.came_from(self.client);
+        ledger
     }
 
     /// How the agent logged in, once it has.
@@ -110,8 +122,7 @@ impl Link {
     /// Records that forwarding was refused.
     pub(super) async fn refuse_forwarding(&self, target: &str) {
         self.note_asked();
-        let recorder = &self.shared.recorder;
-        let mut ledger = recorder.open(Some(&self.session), Some(&self.destination), "ssh");
+        let mut ledger = self.ledger();
         ledger.asked("forward", target);
         ledger.verdict(
             Verdict::Denied,
