@@ -65,15 +65,12 @@ impl FakeDoor {
         inner.log.push(AuditRecord {
             sequence,
             id: format!("decision-{sequence}"),
-            at: jiff::Timestamp::now(),
             session: session.into(),
             user: "ada".into(),
-            kind: "http".into(),
             host: host.into(),
             port: 443,
             method: Some("GET".into()),
             path: Some("/".into()),
-            verdict: Verdict::Denied,
             rule: "default".into(),
             reason: reason.text.clone(),
             refusal: Some(Refusal {
@@ -81,19 +78,9 @@ impl FakeDoor {
                 remedy: Remedy::RequestAccess,
                 hint: None,
             }),
-            policy_hash: String::new(),
             status: Some(403),
-            bytes_out: 0,
-            bytes_in: 0,
-            duration_ms: 0,
-            credentials_used: Vec::new(),
-            credentials_redacted: Vec::new(),
             ending: "complete".into(),
-            tls: None,
-            client: None,
-            grants: Vec::new(),
-            who: None,
-            chain: String::new(),
+            ..AuditRecord::of("http", Verdict::Denied)
         });
         drop(inner);
         self.changed.send_modify(|number| *number += 1);
