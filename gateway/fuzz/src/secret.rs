@@ -6,6 +6,8 @@ mod forms;
 mod redact;
 #[path = "../../src/secret/scanner.rs"]
 mod scanner;
+#[path = "../../src/secret/skip.rs"]
+mod skip;
 
 use bytes::BytesMut;
 use redact::Redactor;
