@@ -25,6 +25,7 @@ pub mod exceeded;
 pub mod keep;
 pub mod layers;
 mod opened;
+mod overlay;
 pub mod quota;
 pub mod registry;
 pub mod renew;
@@ -32,6 +33,7 @@ pub mod trusted;
 
 use exceeded::Exceeded;
 use keep::{Keeper, Kept, StateError};
+use overlay::{rests_on_uses, valid};
 use quota::{Pass, Quotas};
 pub use registry::{SessionError, Sessions};
 
@@ -384,27 +386,6 @@ fn refused(rule: &str, text: &str) -> Refusal {
 /// A fresh UUID v7.
 fn new_id() -> String {
     uuid::Uuid::now_v7().to_string()
-}
-
-/// What of an overlay is in force.
-fn valid(overlay: &Overlay, now: jiff::Timestamp) -> Overlay {
-    Overlay {
-        grants: overlay
-            .grants
-            .iter()
-            .filter(|grant| now < grant.expires_at)
-            .cloned()
-            .collect(),
-    }
-}
-
-/// Whether a decision rests on a grant whose uses are counted.
-fn rests_on_uses(decision: &Decision, overlay: &Overlay) -> bool {
-    let Decision::Allow(permit) = decision else {
-        return false;
-    };
-    let counted = |grant: &Grant| grant.uses.is_some() && permit.grants().contains(&grant.id);
-    overlay.grants.iter().any(counted)
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use crate::session::quota::Pass;
 use bytes::{Bytes, BytesMut};
 use russh::server::Handle;
 use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, client, server};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
@@ -52,8 +52,9 @@ pub(super) async fn carry(
     let queue = Queue::new();
     let (puts, takes) = queue.ends();
     let HostSide { mut read, write } = host;
+    let exited = OnceLock::new();
     let back = async {
-        let done = inwards(&mut read, &puts, watch).await;
+        let done = inwards(&mut read, &puts, watch, &exited).await;
         drop(puts);
         done
     };
@@ -68,7 +69,8 @@ pub(super) async fn carry(
     };
     let done = tokio::select! {
         done = both => done,
-        left = outwards(from_agent, (&write, &queue), watch, gate) => left.map(|()| Done::Left),
+        // A client that has read how its command ended may be quicker than the host's farewell.
+        left = outwards(from_agent, (&write, &queue), watch, gate) => left.map(|()| exited.get().copied().unwrap_or(Done::Left)),
     };
     if let Err(error) = write.close().await {
         tracing::debug!(%error, "an upstream's channel was closed already");
@@ -165,9 +167,13 @@ fn gone(sent: Result<(), russh::Error>) {
 }
 
 /// From the host into the queue, until the host closes the channel.
-async fn inwards(host: &mut ChannelReadHalf, puts: &Puts<'_>, watch: &Watch<'_>) -> Result<Done, Cut> {
+async fn inwards(
+    host: &mut ChannelReadHalf,
+    puts: &Puts<'_>,
+    watch: &Watch<'_>,
+    exited: &OnceLock<Done>,
+) -> Result<Done, Cut> {
     let (mut output, mut errors) = (Redacted::new(watch), Redacted::new(watch));
-    let mut done = Done::Broken;
     loop {
         let message = match output.holds() || errors.holds() {
             false => host.wait().await,
@@ -194,7 +200,7 @@ async fn inwards(host: &mut ChannelReadHalf, puts: &Puts<'_>, watch: &Watch<'_>)
             }
             Some(ChannelMsg::ExitStatus { exit_status }) => {
                 settle(puts, output.finish(), errors.finish()).await?;
-                done = Done::Exited(exit_status);
+                exited.get_or_init(|| Done::Exited(exit_status));
                 puts.put(Back::Exited(exit_status)).await?;
             }
             Some(ChannelMsg::ExitSignal {
@@ -204,7 +210,7 @@ async fn inwards(host: &mut ChannelReadHalf, puts: &Puts<'_>, watch: &Watch<'_>)
                 ..
             }) => {
                 settle(puts, output.finish(), errors.finish()).await?;
-                done = Done::Killed;
+                exited.get_or_init(|| Done::Killed);
                 let killed = Back::Killed {
                     signal: signal_name,
                     core_dumped,
@@ -214,12 +220,9 @@ async fn inwards(host: &mut ChannelReadHalf, puts: &Puts<'_>, watch: &Watch<'_>)
             }
             Some(ChannelMsg::Close) => {
                 settle(puts, output.finish(), errors.finish()).await?;
-                return Ok(match done {
-                    Done::Broken => Done::Closed,
-                    done => done,
-                });
+                return Ok(exited.get().copied().unwrap_or(Done::Closed));
             }
-            None => return Ok(done),
+            None => return Ok(exited.get().copied().unwrap_or(Done::Broken)),
             Some(_) => {}
         }
     }

@@ -51,7 +51,7 @@ pub(super) enum Fault {
         /// Credential by name.
         with: String,
         /// What hinders it, where that is known.
-        why: Option<LogInFault>,
+        why: Option<Box<LogInFault>>,
     },
     /// It opens no channel, or refuses the command.
     #[error("the host `{host}` refuses {what}")]
@@ -157,7 +157,7 @@ async fn enter(
     let why = match entered {
         Ok(true) => return Ok(()),
         Ok(false) => None,
-        Err(fault) => Some(fault),
+        Err(fault) => Some(Box::new(fault)),
     };
     let with = match (credential, &log_in.shown) {
         (Some((name, _)), _) => format!("with the credential `{name}`"),
