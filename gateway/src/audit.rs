@@ -20,6 +20,8 @@ use store::{Job, Writer};
 
 /// Ending of an exchange whose answer goes on: its end is a second record.
 pub(crate) const OPEN: &str = "open";
+/// Ending of what did not pass since its record could not be written.
+pub(crate) const HELD_BACK: &str = "held back: the audit log cannot be written";
 /// Records that may wait for the writer; more make the callers wait.
 const QUEUE: usize = 4096;
 /// So many are written without waiting for more.

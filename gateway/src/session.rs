@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+mod access;
 mod bind;
 pub mod brake;
 pub mod certificate;

@@ -1,6 +1,6 @@
 //! Opaque streams, where a rule says `protocol: tcp`: counted, recorded, ended with their session.
 use crate::Shared;
-use crate::control::types::Verdict;
+use crate::audit::HELD_BACK;
 use crate::farewell;
 use crate::intake::Intake;
 use crate::lasting::{Hold, over};
@@ -29,11 +29,7 @@ pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledge
     let dialled = match shared.upstream.dial(&intake.session, permit).await {
         Ok(dialled) => dialled,
         Err(fault) => {
-            let verdict = match fault {
-                crate::upstream::UpstreamFault::Address(_) => Verdict::Denied,
-                _ => Verdict::UpstreamFailed,
-            };
-            ledger.verdict(verdict, fault.to_string());
+            ledger.verdict(fault.verdict(), fault.to_string());
             return ledger.close("refused").await;
         }
     };
@@ -42,7 +38,7 @@ pub async fn run(shared: &Shared, mut intake: Intake, permit: &Permit, mut ledge
     }
     if let Err(error) = ledger.write_open().await {
         tracing::error!(%error, "a tunnel was not opened");
-        return ledger.close("held back: the audit log cannot be written").await;
+        return ledger.close(HELD_BACK).await;
     }
     let traffic = ledger.traffic();
     let mut upstream = Counted::new(dialled.stream, traffic.clone(), Arc::new(pass));

@@ -17,7 +17,7 @@ use super::websocket::handshake::{Begun, Handshake};
 use super::websocket::{self, Ground};
 use super::{Channel, body, forward};
 use crate::Shared;
-use crate::audit::AuditError;
+use crate::audit::{AuditError, HELD_BACK};
 use crate::ledger::Ledger;
 use crate::metrics::path::Phase;
 use crate::payload::{Body, Fault};
@@ -357,7 +357,7 @@ async fn refuse(stop: Stop, channel: &Channel, mut ledger: Ledger, client: &Clie
                 tracing::error!(%error, "the record of a failed write is not durable");
             }
         }
-        Stop::Audit(_) => ledger.close("held back: the audit log cannot be written").await,
+        Stop::Audit(_) => ledger.close(HELD_BACK).await,
         _ => ledger.close("refused").await,
     }
     answer

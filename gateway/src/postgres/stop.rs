@@ -1,6 +1,7 @@
 //! Why a log-in or a connection ends before its time, in PostgreSQL's words and in the record's.
 use super::message::{Malformed, Told};
 use super::scram::ScramFault;
+use crate::audit::HELD_BACK;
 use crate::control::types::Verdict;
 use crate::lasting::Over;
 use crate::secret::Leak;
@@ -99,7 +100,7 @@ impl Stop {
             Self::Refused(_) | Self::Limit(_) | Self::Gone | Self::Over(_) => return None,
             Self::Undecided(_) | Self::Leak(_) | Self::Password | Self::Plain => Verdict::Denied,
             Self::Client(_) | Self::Slow(_) => Verdict::Malformed,
-            Self::Upstream(UpstreamFault::Address(_)) => Verdict::Denied,
+            Self::Upstream(fault) => fault.verdict(),
             Self::Rejected(told, _) => {
                 let text = format!(
                     "the upstream refused the log-in: {} ({})",
@@ -116,7 +117,7 @@ impl Stop {
     pub(super) fn ending(&self) -> &'static str {
         match self {
             Self::Gone => "the client went away before it was logged in",
-            Self::Audit => "held back: the audit log cannot be written",
+            Self::Audit => HELD_BACK,
             Self::Over(over) => over.ending(),
             _ => "refused",
         }

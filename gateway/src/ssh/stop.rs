@@ -1,6 +1,6 @@
 //! The ways in which a command ends before or while it runs, and what agent and record are told of each.
 use super::upstream::Fault;
-use crate::audit::AuditError;
+use crate::audit::{AuditError, HELD_BACK};
 use crate::control::types::Verdict;
 use crate::ledger::Ledger;
 use crate::secret::Leak;
@@ -91,7 +91,7 @@ impl Stop {
     /// As the record's ending.
     pub(super) fn ending(&self) -> &'static str {
         match self {
-            Self::Audit(_) => "held back: the audit log cannot be written",
+            Self::Audit(_) => HELD_BACK,
             _ => "refused",
         }
     }

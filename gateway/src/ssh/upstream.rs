@@ -67,7 +67,8 @@ impl Fault {
     /// As a record's verdict.
     pub(super) fn verdict(&self) -> Verdict {
         match self {
-            Self::Unknown(_) | Self::Dial(UpstreamFault::Address(_)) => Verdict::Denied,
+            Self::Unknown(_) => Verdict::Denied,
+            Self::Dial(fault) => fault.verdict(),
             _ => Verdict::UpstreamFailed,
         }
     }

@@ -1,5 +1,6 @@
 //! What goes wrong on the way out, with the status and the RFC 9209 error that tell it to the client.
 use super::alert;
+use crate::control::types::Verdict;
 use http::StatusCode;
 use std::error::Error as StdError;
 use std::io;
@@ -83,6 +84,14 @@ pub enum UpstreamFault {
 }
 
 impl UpstreamFault {
+    /// As a record's verdict: an address that may not be dialled is a refusal of ours, all else the upstream's failure.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self::Address(_) => Verdict::Denied,
+            _ => Verdict::UpstreamFailed,
+        }
+    }
+
     /// Sorts a failure to connect.
     pub(super) fn connect(address: SocketAddr, error: &io::Error) -> Self {
         match error.kind() {
