@@ -1,5 +1,6 @@
 //! HTTP/1.1 and HTTP/2 towards the machine: connections, each request of which goes through `exchange`.
 pub mod body;
+pub mod chunk_lines;
 pub mod client;
 pub mod coding;
 pub mod deciding;

@@ -3,6 +3,7 @@
 //! hyper's own limit for heads also counts the pause between two requests, so that idle connections would end as early as
 //! half-sent heads.
 use super::Body;
+use super::chunk_lines::{BlankAfterSize, ChunkLines};
 use super::interim::Interims;
 use super::raw_head::RawHead;
 use crate::limits::Limits;
@@ -81,6 +82,9 @@ pub struct Paced<S> {
     waiting: Option<(Phase, Pin<Box<Sleep>>)>,
     writing: Option<Pin<Box<Sleep>>>,
     interim: Bytes,
+    chunks: ChunkLines,
+    /// A body has been read as far as it is right.
+    broken: bool,
     /// Something of an answer was written that was not flushed since.
     midway: bool,
 }
@@ -104,6 +108,8 @@ impl<S> Paced<S> {
             waiting: None,
             writing: None,
             interim: Bytes::new(),
+            chunks: ChunkLines::Over,
+            broken: false,
             midway: false,
         }
     }
@@ -112,15 +118,36 @@ impl<S> Paced<S> {
         self.waiting = Some((phase, Box::pin(sleep_until(Instant::now() + limit))));
     }
 
-    /// Bytes came: between two requests they begin a head.
-    fn came(&mut self, piece: &[u8]) {
-        if self.head.is_some() {
-            let mut head = self.pace.head.lock().unwrap_or_else(PoisonError::into_inner);
-            head.push(piece, self.head_bytes);
+    /// Bytes came; how many of them may be read. Between two requests they begin a head, and a body may follow.
+    fn came(&mut self, piece: &[u8], in_flight: bool) -> usize {
+        if in_flight {
+            return self.came_of_body(piece);
         }
-        if let (Some(head), false) = (self.head, matches!(self.waiting, Some((Phase::Head, _)))) {
-            self.begin(Phase::Head, head);
+        let Some(limit) = self.head else {
+            return piece.len();
+        };
+        if !matches!(self.waiting, Some((Phase::Head, _))) {
+            self.begin(Phase::Head, limit);
         }
+        let pace = self.pace.clone();
+        let mut head = pace.head.lock().unwrap_or_else(PoisonError::into_inner);
+        match head.push(piece, self.head_bytes) {
+            Some(body) if head.is_coded() => {
+                self.chunks = ChunkLines::begin();
+                piece.len() - body.len() + self.came_of_body(body)
+            }
+            _ => piece.len(),
+        }
+    }
+
+    fn came_of_body(&mut self, piece: &[u8]) -> usize {
+        self.chunks.pass(piece).map_or_else(
+            |right| {
+                self.broken = true;
+                right
+            },
+            |()| piece.len(),
+        )
     }
 
     /// Nothing comes: how long may that last?
@@ -156,18 +183,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<S> {
             return Poll::Ready(Err(error));
         }
         let before = buf.filled().len();
-        let read = Pin::new(&mut this.inner).poll_read(cx, buf);
-        if this.pace.requests.load(Ordering::Acquire) > 0 {
+        let in_flight = this.pace.requests.load(Ordering::Acquire) > 0;
+        if in_flight {
             this.waiting = None;
-            return read;
         }
-        match read {
-            Poll::Pending => this.stalled(cx),
+        if this.broken {
+            return Poll::Ready(Err(BlankAfterSize.into()));
+        }
+        match Pin::new(&mut this.inner).poll_read(cx, buf) {
+            Poll::Pending if !in_flight => this.stalled(cx),
             Poll::Ready(Ok(())) if buf.filled().len() > before => {
-                this.came(&buf.filled()[before..]);
-                Poll::Ready(Ok(()))
+                let right = this.came(&buf.filled()[before..], in_flight);
+                buf.set_filled(before + right);
+                match right {
+                    0 => Poll::Ready(Err(BlankAfterSize.into())),
+                    _ => Poll::Ready(Ok(())),
+                }
             }
-            ended => ended,
+            other => other,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A request's head as it came, kept until hyper has read it: hyper takes off a `Content-Length` that stands beside a
 //! `Transfer-Encoding`, which two readers could read differently, so that only the bytes show it. Pure.
-use http::header::TRANSFER_ENCODING;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use memchr::memmem;
 
@@ -12,23 +12,30 @@ pub struct RawHead {
 }
 
 impl RawHead {
-    /// Takes in what came while no request was in flight; no more than `most` bytes are kept.
-    pub fn push(&mut self, piece: &[u8], most: usize) {
+    /// Takes in what came while no request was in flight; no more than `most` bytes are kept. Where the head ends in this piece,
+    /// what is behind it.
+    pub fn push<'a>(&mut self, piece: &'a [u8], most: usize) -> Option<&'a [u8]> {
         if self.whole {
-            return;
+            return None;
         }
         let piece = match self.bytes.is_empty() {
             // Empty lines before a request are read over (RFC 9112 section 2.2).
             true => piece.trim_ascii_start(),
             false => piece,
         };
-        let before = self.bytes.len().saturating_sub(3);
-        let room = most.saturating_sub(self.bytes.len()).min(piece.len());
+        let known = self.bytes.len();
+        let before = known.saturating_sub(3);
+        let room = most.saturating_sub(known).min(piece.len());
         self.bytes.extend_from_slice(&piece[..room]);
-        if let Some(end) = memmem::find(&self.bytes[before..], b"\r\n\r\n") {
-            self.bytes.truncate(before + end);
-            self.whole = true;
-        }
+        let end = before + memmem::find(&self.bytes[before..], b"\r\n\r\n")?;
+        self.bytes.truncate(end);
+        self.whole = true;
+        Some(&piece[end + 4 - known..])
+    }
+
+    /// Whether a body of chunks follows, if the request is served at all.
+    pub fn is_coded(&self) -> bool {
+        self.has_field(TRANSFER_ENCODING.as_str())
     }
 
     /// What makes the framing of a request with this head doubtful. To be asked once for each request that was read.
@@ -50,17 +57,17 @@ impl RawHead {
                 "a request with `Transfer-Encoding` came before the one ahead of it had its answer; send it after that",
             );
         }
-        self.bytes
-            .split(|byte| *byte == b'\n')
-            .any(is_length)
+        self.has_field(CONTENT_LENGTH.as_str())
             .then_some("`Content-Length` and `Transfer-Encoding` stand together")
     }
-}
 
-fn is_length(line: &[u8]) -> bool {
-    const NAME: &[u8] = b"content-length";
-    let name = line.get(..NAME.len()).unwrap_or_default();
-    name.eq_ignore_ascii_case(NAME) && line[NAME.len()..].trim_ascii_start().starts_with(b":")
+    fn has_field(&self, name: &str) -> bool {
+        self.bytes.split(|byte| *byte == b'\n').any(|line| {
+            line.split_at_checked(name.len()).is_some_and(|(begins, rest)| {
+                begins.eq_ignore_ascii_case(name.as_bytes()) && rest.trim_ascii_start().starts_with(b":")
+            })
+        })
+    }
 }
 
 #[cfg(test)]
@@ -93,6 +100,18 @@ mod tests {
                     "{cut}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn what_is_behind_the_head_is_handed_back() {
+        let whole = "\r\nPOST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello";
+        for cut in 0..whole.len() - 8 {
+            let mut head = RawHead::default();
+            let (one, two) = whole.split_at(cut);
+            assert_eq!(head.push(one.as_bytes(), 1000), None, "{cut}");
+            assert_eq!(head.push(two.as_bytes(), 1000), Some(&b"5\r\nhello"[..]), "{cut}");
+            assert!(head.is_coded());
         }
     }
 

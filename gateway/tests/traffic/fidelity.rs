@@ -1,9 +1,10 @@
 //! Bytes and framing as they were, and torn where they were torn (cases P01 to P05, P07, P11).
 use crate::origin::{Origin, Reply, Roots, full};
-use crate::stand::{Stand, ask, read_head};
+use crate::stand::{Stand, ask, read_all, read_head};
 use bytes::Bytes;
 use http::Response;
 use http_body_util::{BodyExt, Full, StreamBody};
+use sallyport_gateway::control::types::Verdict;
 use sallyport_gateway::limits::Limits;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -119,31 +120,66 @@ async fn a_length_beside_a_coding_smuggles_nothing() {
 }
 
 #[tokio::test]
-async fn broken_chunks_are_never_completed_for_the_origin() {
+async fn broken_chunks_are_malformed_and_never_completed_for_the_origin() {
     let roots = Roots::new();
-    for body in [
+    let (origin, received) = keeping(&roots).await;
+    let stand = Stand::new(&roots, origin.port).await;
+    let at = stand.at("allowed.test");
+    let quoted = format!("5;a=\"\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: {at}\r\n\r\n");
+    let long = format!("5;{}\r\nhello\r\n0\r\n\r\n", "a".repeat(64 * 1024));
+    let bodies = [
         "5\nhello\r\n0\r\n\r\n",
         "5;a\nb\r\nhello\r\n0\r\n\r\n",
+        &quoted,
         "5\r\nhelloXX0\r\n\r\n",
+        "5\r\nhello\n0\r\n\r\n",
         "10000000000000005\r\nhello\r\n0\r\n\r\n",
+        "5 \r\nhello\r\n0\r\n\r\n",
+        "5\t\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhello\r\n0 \r\n\r\n",
         "0x5\r\nhello\r\n0\r\n\r\n",
-    ] {
-        let (origin, received) = keeping(&roots).await;
-        let stand = Stand::new(&roots, origin.port).await;
-        let at = stand.at("allowed.test");
-        let answer = stand
-            .raw(
-                "allowed.test",
-                &format!("POST /a HTTP/1.1\r\nHost: {at}\r\nTransfer-Encoding: chunked\r\n\r\n{body}"),
-            )
-            .await;
-        assert!(!answer.starts_with("HTTP/1.1 200"), "{body:?}: {answer}");
-        assert!(
-            !text(&received).ends_with("0\r\n\r\n"),
-            "{body:?}: {}",
-            text(&received)
-        );
-        assert_eq!(stand.records(1).await.len(), 1, "{body:?}");
+        " 5\r\nhello\r\n0\r\n\r\n",
+        "-5\r\nhello\r\n0\r\n\r\n",
+        "\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhello\r\n0\r\nX: a\nb\r\n\r\n",
+        &long,
+    ];
+    let mut expected = 0;
+    for body in bodies {
+        for apart in [false, true] {
+            received.lock().unwrap().clear();
+            let mut stream = stand.h1("allowed.test").await;
+            let head = format!("POST /a HTTP/1.1\r\nHost: {at}\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let pieces = match apart {
+                false => vec![format!("{head}{body}")],
+                true => {
+                    let (one, two) = body.split_at(2);
+                    vec![head, one.to_owned(), two.to_owned()]
+                }
+            };
+            for piece in pieces {
+                // What is malformed already may be answered before the rest is there.
+                let _written = stream.write_all(piece.as_bytes()).await;
+                tokio::task::yield_now().await;
+            }
+            let answer = read_all(&mut stream).await;
+            let shown = &body[..body.len().min(80)];
+            assert!(answer.starts_with("HTTP/1.1 400 "), "{shown:?}: {answer}");
+            assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{shown:?}: {answer}");
+            let text = text(&received);
+            assert!(
+                !text.ends_with("\r\n0\r\n\r\n") && !text.contains("smuggled"),
+                "{shown:?}: {text}"
+            );
+            expected += 1;
+            let records = stand.records(expected).await;
+            assert_eq!(records.len(), expected, "{shown:?}: {records:#?}");
+            assert_eq!(
+                records[expected - 1].verdict,
+                Verdict::Malformed,
+                "{shown:?}: {records:#?}"
+            );
+        }
     }
 }
 
