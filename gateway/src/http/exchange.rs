@@ -320,6 +320,9 @@ async fn open(
     let upstream = hyper::upgrade::on(&mut response);
     let mut headers = std::mem::take(response.headers_mut());
     forward::strip_answer(&mut headers);
+    if let Err(error) = shared.pseudonym.add_to(&mut headers, response.version()) {
+        return refuse(unfit(error), channel, ledger, client).await;
+    }
     ledger.status(begins.handshake.status());
     ledger
         .traffic()

@@ -105,7 +105,17 @@ async fn connected(stand: &Stand) -> Socket {
         .await
         .unwrap();
     assert_eq!(response.status(), 101);
+    let via = response.headers()["via"].to_str().unwrap();
+    assert!(via.starts_with("1.1 sallyport-"), "{via}");
     socket
+}
+
+/// The ordinary answer that a handshake gets.
+async fn answered(stand: &Stand, host: &str, request: Request<()>) -> http::Response<Option<Vec<u8>>> {
+    let Err(tungstenite::Error::Http(response)) = client_async(request, stand.h1(host).await).await else {
+        panic!("not answered as HTTP");
+    };
+    *response
 }
 
 async fn next<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) -> Message {
@@ -250,12 +260,9 @@ async fn a_refused_handshake_is_a_problem_document() {
     let roots = Roots::new();
     let (origin, _) = echo(&roots, &["http/1.1"]).await;
     let stand = Stand::new(&roots, origin.port).await;
-    let stream = stand.h1("docs.test").await;
     let mut request = handshake(&stand, "docs.test");
     request.headers_mut().remove("authorization");
-    let Err(tungstenite::Error::Http(response)) = client_async(request, stream).await else {
-        panic!("not refused as HTTP");
-    };
+    let response = answered(&stand, "docs.test", request).await;
     assert_eq!(response.status(), 403);
     assert_eq!(response.headers()["content-type"], "application/problem+json");
     let head = format!("{:?}", response.headers());
@@ -346,12 +353,7 @@ async fn an_origin_that_speaks_h2_alone_is_a_clear_failure() {
     let roots = Roots::new();
     let origin = Origin::echo(&roots, &["h2"]).await;
     let stand = Stand::new(&roots, origin.port).await;
-    let stream = stand.h1("allowed.test").await;
-    let Err(tungstenite::Error::Http(response)) =
-        client_async(handshake(&stand, "allowed.test"), stream).await
-    else {
-        panic!("not answered as HTTP");
-    };
+    let response = answered(&stand, "allowed.test", handshake(&stand, "allowed.test")).await;
     assert_eq!(response.status(), 502);
     let status = response.headers()["proxy-status"].to_str().unwrap();
     assert!(status.contains("does not speak HTTP/1.1"), "{status}");
@@ -362,12 +364,7 @@ async fn an_origin_that_answers_otherwise_is_heard_over_http1_and_no_websocket_o
     let roots = Roots::new();
     let origin = Origin::echo(&roots, &["http/1.1"]).await;
     let stand = Stand::new(&roots, origin.port).await;
-    let stream = stand.h1("allowed.test").await;
-    let Err(tungstenite::Error::Http(response)) =
-        client_async(handshake(&stand, "allowed.test"), stream).await
-    else {
-        panic!("not answered as HTTP");
-    };
+    let response = answered(&stand, "allowed.test", handshake(&stand, "allowed.test")).await;
     assert_eq!(response.status(), 200);
     let mut sender = stand.h2("allowed.test").await;
     let plain = Request::get(format!("https://{}/", stand.at("allowed.test"))).body(Full::<Bytes>::default());
