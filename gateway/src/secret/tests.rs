@@ -1,4 +1,5 @@
 //! Redaction as a property: any split, any form, the same result as replacing in the whole; and nothing held for nothing.
+use super::testing::bound;
 use super::*;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -7,18 +8,6 @@ use proptest::prelude::*;
 
 const SECRET: &str = "sk-Ab3d/f6h+j9lMn0pQr2t";
 const OTHER: &str = "Ab3d\"f6h\\j9l xyz";
-
-fn bound(name: &str, value: &str) -> Binding {
-    let value = Value::new(value.as_bytes().to_vec());
-    let text = placeholder::mint(&value).unwrap().unwrap().text;
-    Binding {
-        name: name.into(),
-        places: Vec::new(),
-        placeholders: vec![text],
-        value: Some(Arc::new(value)),
-        old_values: Vec::new(),
-    }
-}
 
 fn secrets() -> (SessionSecrets, [String; 2]) {
     let bindings = vec![bound("one", SECRET), bound("two", OTHER)];

@@ -94,32 +94,6 @@ async fn framing_in_disguise_reaches_no_origin() {
 }
 
 #[tokio::test]
-async fn a_length_beside_a_coding_smuggles_nothing() {
-    let roots = Roots::new();
-    for headers in [
-        "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
-        "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
-    ] {
-        let (origin, received) = keeping(&roots).await;
-        let stand = Stand::new(&roots, origin.port).await;
-        let at = stand.at("allowed.test");
-        let smuggled = format!("0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: {at}\r\n\r\n");
-        let answer = stand
-            .raw(
-                "allowed.test",
-                &format!("POST /a HTTP/1.1\r\nHost: {at}\r\n{headers}\r\n{smuggled}"),
-            )
-            .await;
-        assert!(answer.matches("HTTP/1.1 ").count() == 1, "{answer}");
-        assert!(
-            !text(&received).contains("smuggled") && !text(&received).contains("content-length"),
-            "{}",
-            text(&received)
-        );
-    }
-}
-
-#[tokio::test]
 async fn broken_chunks_are_malformed_and_never_completed_for_the_origin() {
     let roots = Roots::new();
     let (origin, received) = keeping(&roots).await;

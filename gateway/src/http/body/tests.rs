@@ -1,26 +1,11 @@
 //! Answers and requests through every coding, cut anywhere: the same result as looking at the whole.
 use super::*;
-use crate::secret::{Binding, Value, placeholder};
+use crate::secret::testing::{SECRET, secrets};
 use futures_util::StreamExt;
 use http::header::CONTENT_ENCODING;
 use http_body_util::StreamBody;
 use proptest::prelude::*;
 use std::sync::Arc;
-
-const SECRET: &str = "ghp_Ab3dEf6hIj9lMn0pQr2tUv4xYz5bCd7f";
-
-fn secrets() -> (Arc<SessionSecrets>, String) {
-    let value = Value::new(SECRET.as_bytes().to_vec());
-    let text = placeholder::mint(&value).unwrap().unwrap().text;
-    let binding = Binding {
-        name: "forge".into(),
-        places: Vec::new(),
-        placeholders: vec![text.clone()],
-        value: Some(Arc::new(value)),
-        old_values: Vec::new(),
-    };
-    (Arc::new(SessionSecrets::new(vec![binding]).unwrap()), text)
-}
 
 fn encoded(text: &[u8], codings: &[Coding]) -> Vec<u8> {
     let (mut encoder, mut out) = (Encoder::new(codings), BytesMut::new());

@@ -1,26 +1,13 @@
 //! One way of a WebSocket, cut anywhere: the same messages as looking at each whole.
 use super::*;
 use crate::ledger::Traffic;
-use crate::secret::{Binding, SessionSecrets, Value, placeholder};
+use crate::secret::SessionSecrets;
+use crate::secret::testing::{SECRET, secrets};
 use proptest::prelude::*;
 use std::sync::Arc;
 use zlib_rs::{Deflate, DeflateFlush, Inflate, InflateFlush};
 
-const SECRET: &str = "ghp_Ab3dEf6hIj9lMn0pQr2tUv4xYz5bCd7f";
 const LIMIT: u64 = 1 << 20;
-
-fn secrets() -> (Arc<SessionSecrets>, String) {
-    let value = Value::new(SECRET.as_bytes().to_vec());
-    let text = placeholder::mint(&value).unwrap().unwrap().text;
-    let binding = Binding {
-        name: "forge".into(),
-        places: Vec::new(),
-        placeholders: vec![text.clone()],
-        value: Some(Arc::new(value)),
-        old_values: Vec::new(),
-    };
-    (Arc::new(SessionSecrets::new(vec![binding]).unwrap()), text)
-}
 
 fn relay(from: Side, coding: Option<Coding>, secrets: &Arc<SessionSecrets>) -> Relay {
     let secrets = secrets.clone();
