@@ -2,9 +2,11 @@
 use crate::audit::records::Range;
 use crate::downstream::wanted::{SessionListener, Wanted};
 use crate::secret::source::Variables;
-use crate::start::Serve;
+use crate::start::{RootFiles, Serve};
+use crate::telemetry::Export;
 use crate::upstream::{Direct, ParentSpec};
 use clap::Parser;
+use http::Uri;
 use ipnet::IpNet;
 use sallyport_policy::Host;
 use std::net::{IpAddr, SocketAddr};
@@ -85,6 +87,13 @@ struct RawServe {
     /// PEM file of authorities trusted upstream besides the system's; may be given several times
     #[arg(long, value_name = "FILE")]
     upstream_ca: Vec<PathBuf>,
+    /// OpenTelemetry collector that spans are sent to, by OTLP over HTTP; `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
+    /// `OTEL_EXPORTER_OTLP_HEADERS` and `OTEL_BSP_…` say more
+    #[arg(long, value_name = "URL", value_parser = Export::address, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    otlp: Option<Uri>,
+    /// Part of all connections whose spans are sent, 0 to 1 [default: as `OTEL_TRACES_SAMPLER` says, else all]
+    #[arg(long, value_name = "PART", value_parser = Export::part, requires = "otlp")]
+    otlp_sample: Option<f64>,
     /// Proxy that the way out leads through, as http://[USER@]HOST:PORT, or https:// where TLS is spoken to it
     #[arg(long, value_name = "URL", value_parser = ParentSpec::read)]
     upstream_proxy: Option<ParentSpec>,
@@ -210,12 +219,10 @@ impl Arguments {
         let command = match self.command {
             RawCommand::Serve(raw) => {
                 let raw = *raw;
-                let mut upstream_roots_pem = Vec::new();
-                for path in raw.upstream_ca {
-                    let pem = std::fs::read(&path).map_err(|error| ConfigError::File { path, error })?;
-                    upstream_roots_pem.extend(pem);
-                    upstream_roots_pem.push(b'\n');
-                }
+                let upstream_roots = RootFiles::new(raw.upstream_ca);
+                let upstream_roots_pem = upstream_roots
+                    .read()
+                    .map_err(|(path, error)| ConfigError::File { path, error })?;
                 let parent = raw
                     .upstream_proxy
                     .map(|spec| ParentSpec {
@@ -239,7 +246,12 @@ impl Arguments {
                         listeners: raw.listen,
                         balancers: raw.proxy_protocol_from,
                     },
+                    upstream_roots,
                     upstream_roots_pem,
+                    spans: raw.otlp.map(|collector| Export {
+                        collector,
+                        sample: raw.otlp_sample,
+                    }),
                     dns: raw.dns,
                     // What is no text cannot be a secret for a header, and is left out.
                     variables: Variables::from_environment(std::env::vars_os().filter_map(
@@ -303,91 +315,4 @@ fn mode(text: &str) -> Result<u32, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn resolve(arguments: &[&str]) -> Result<Config, ConfigError> {
-        Arguments::try_parse_from([&["sallyport-gateway"], arguments].concat())
-            .unwrap()
-            .resolve()
-    }
-
-    #[test]
-    fn what_is_not_said_is_found_in_the_state_folder() {
-        let config = resolve(&["serve", "--state", "/s"]).unwrap();
-        let Command::Serve(serve) = config.command else {
-            panic!("serves")
-        };
-        assert_eq!(serve.control, PathBuf::from("/s/gateway.sock"));
-        assert_eq!(serve.handover, PathBuf::from("/s/handover.sock"));
-        assert!(serve.proxy.ip().is_loopback());
-        assert_eq!(serve.tunnel, None);
-    }
-
-    #[test]
-    fn the_state_folder_may_stand_before_the_command() {
-        let config = resolve(&["--state", "/s", "secret", "set", "forge"]).unwrap();
-        assert_eq!(config.state, PathBuf::from("/s"));
-        assert!(matches!(config.command, Command::Secret(SecretCommand::Set { name }) if name == "forge"));
-    }
-
-    #[test]
-    fn a_name_server_needs_no_port() {
-        let config = resolve(&[
-            "serve",
-            "--state",
-            "/s",
-            "--dns",
-            "192.0.2.1",
-            "--dns",
-            "[::1]:5353",
-        ])
-        .unwrap();
-        let Command::Serve(serve) = config.command else {
-            panic!("serves")
-        };
-        assert_eq!(
-            serve.dns,
-            ["192.0.2.1:53".parse().unwrap(), "[::1]:5353".parse().unwrap()]
-        );
-        assert!(Arguments::try_parse_from(["g", "serve", "--state", "/s", "--dns", "example.com"]).is_err());
-    }
-
-    #[test]
-    fn further_ways_in_are_read() {
-        let config = resolve(&[
-            "serve",
-            "--state",
-            "/s",
-            "--proxy-socket",
-            "/p",
-            "--proxy-socket-mode",
-            "660",
-            "--proxy-protocol-from",
-            "10.0.0.0/8",
-            "--proxy-protocol-from",
-            "::1",
-            "--listen",
-            "dns:127.0.0.1:53=ci",
-        ])
-        .unwrap();
-        let Command::Serve(serve) = config.command else {
-            panic!("serves")
-        };
-        assert_eq!(serve.wanted.socket, Some((PathBuf::from("/p"), 0o660)));
-        assert_eq!(
-            (serve.wanted.balancers.len(), serve.wanted.listeners.len()),
-            (2, 1)
-        );
-        for wrong in [["--proxy-protocol-from", "a.test"], ["--listen", "53"]] {
-            let arguments = [["g", "serve"], wrong].concat();
-            assert!(Arguments::try_parse_from(arguments).is_err(), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn a_missing_authority_file_is_named() {
-        let error = resolve(&["serve", "--state", "/s", "--upstream-ca", "/nowhere/ca.pem"]).unwrap_err();
-        assert!(error.to_string().contains("/nowhere/ca.pem"), "{error}");
-    }
-}
+mod tests;

@@ -14,13 +14,16 @@ use crate::sniff::{LOOK_BYTES, Protocol, sniff};
 use crate::spoken::Spoken;
 use crate::ssh::Ssh;
 use crate::stream::Stream;
-use crate::{tls, tunnel};
+use crate::telemetry::spans;
+use crate::tls::{self, HandshakeFault};
+use crate::tunnel;
 use sallyport_policy::{self as rules, Decision, Moment, Permit, Request};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
+use tracing::{Instrument, Span};
 
 /// How looking at the first bytes ended without a protocol.
 enum Look {
@@ -38,7 +41,16 @@ enum Look {
 /// Takes a connection through its stages. Returns when it is over; everything refused here has left a record.
 pub async fn serve(shared: Arc<Shared>, intake: Intake) {
     let _open = shared.metrics.path().connection();
+    let span = spans::connection(intake.session.id(), &intake.destination);
+    // Boxed, so that it is not moved whole.
+    Box::pin(stages(shared, intake, &span))
+        .instrument(span.clone())
+        .await;
+}
+
+async fn stages(shared: Arc<Shared>, intake: Intake, span: &Span) {
     let decided = decide(&intake, Moment::Connect);
+    spans::decided(span, &decided.id);
     if let Decision::Allow(permit) = &decided.decision {
         return match permit.protocol() {
             rules::Protocol::Tls => pass_tls(&shared, intake, permit, &decided).await,
@@ -59,10 +71,16 @@ pub async fn serve(shared: Arc<Shared>, intake: Intake) {
                 destination: &destination,
                 trusted: session.authority(),
                 http1_only: shared.upstream.speaks_http1_only(&session, &destination),
+                stranger: false,
                 limit: shared.limits.handshake,
             };
             // Boxed, so that what is served afterwards does not carry the room for a handshake.
-            match Box::pin(tls::accept(&shared.leaves, stream, &hello, terms)).await {
+            let shaken = Box::pin(door.shake_hands(
+                shared.limits.handshake,
+                tls::accept(&shared.leaves, stream, &hello, terms),
+            ))
+            .await;
+            match shaken.unwrap_or(Err(HandshakeFault::Crowded(shared.limits.handshakes))) {
                 Ok(stream) => {
                     inside_tls(
                         shared,
@@ -173,6 +191,7 @@ async fn http(shared: Arc<Shared>, intake: Intake, version: Version, tls: bool) 
         client,
         destination,
         tls,
+        span: Span::current(),
         sockets: TaskTracker::new(),
     });
     let serving = serve_channel(shared.clone(), stream, version, channel.clone());

@@ -11,6 +11,7 @@ pub mod redirect;
 pub mod requests;
 pub mod socket;
 pub mod socks;
+pub mod strangers;
 pub mod wanted;
 
 use crate::Shared;

@@ -41,6 +41,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Span;
 
 /// Bytes buffered for one HTTP/2 stream whose client does not read.
 const HTTP2_SEND_BUFFER: usize = 256 * 1024;
@@ -56,6 +57,8 @@ pub struct Channel {
     pub destination: Destination,
     /// Whether the machine speaks TLS on it; then TLS is spoken upstream too.
     pub tls: bool,
+    /// The span of the connection, below which its exchanges are.
+    pub span: Span,
     /// The WebSockets that were begun on it, which live on when HTTP on it has ended.
     pub sockets: TaskTracker,
 }

@@ -3,11 +3,14 @@ use crate::limits::Limits;
 use crate::names::synthetic::Table;
 use crate::session::Session;
 use crate::stream::Stream;
+use crate::turns::{Owner, Turns};
 use sallyport_policy::{Destination, Host};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// One connection, whichever way it came.
@@ -32,6 +35,9 @@ pub struct Door {
     pub names: Arc<Table>,
     connections: Arc<Semaphore>,
     tunnels: Arc<Semaphore>,
+    handshakes: Semaphore,
+    turns: Arc<Turns>,
+    owner: Owner,
     ended: CancellationToken,
     listeners: Mutex<CancellationToken>,
 }
@@ -50,6 +56,13 @@ impl Door {
     /// A place for one more tunnel, or none when the session has as many as it may.
     pub fn admit_tunnel(&self) -> Option<OwnedSemaphorePermit> {
         self.tunnels.clone().try_acquire_owned().ok()
+    }
+
+    /// Does a handshake of the session: among so many of its own at most, step by step in turn with those of the others. None where
+    /// no place among its own came free within the limit.
+    pub async fn shake_hands<F: Future>(&self, limit: Duration, handshake: F) -> Option<F::Output> {
+        let _place = timeout(limit, self.handshakes.acquire()).await.ok()?.ok()?;
+        Some(self.turns.take(self.owner.clone(), handshake).await)
     }
 
     /// What was dialled, as the name that a synthetic address stands for. One without a name stays an address, which no
@@ -80,15 +93,17 @@ impl Door {
 pub struct Doors {
     doors: Mutex<HashMap<String, Arc<Door>>>,
     limits: Arc<Limits>,
+    turns: Arc<Turns>,
     draining: CancellationToken,
 }
 
 impl Doors {
     /// No doors yet. Handed-over listeners end when `draining` is cancelled.
-    pub fn new(limits: Arc<Limits>, draining: CancellationToken) -> Self {
+    pub fn new(limits: Arc<Limits>, turns: Arc<Turns>, draining: CancellationToken) -> Self {
         Self {
             doors: Mutex::default(),
             limits,
+            turns,
             draining,
         }
     }
@@ -120,6 +135,9 @@ impl Doors {
             ),
             connections: Arc::new(Semaphore::new(self.limits.connections)),
             tunnels: Arc::new(Semaphore::new(self.limits.tunnels)),
+            handshakes: Semaphore::new(self.limits.handshakes),
+            turns: self.turns.clone(),
+            owner: Owner::Session(session.id().into()),
             ended: session.closed().clone(),
             listeners: Mutex::new(self.draining.child_token()),
         }

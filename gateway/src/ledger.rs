@@ -10,6 +10,7 @@ use crate::metrics::path::Exchange;
 use crate::secret::SessionSecrets;
 use crate::session::exceeded::Exceeded;
 use crate::session::{Decided, Session};
+use crate::telemetry::spans;
 use sallyport_policy::{Decision, Destination, Reason, Refusal};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use tokio_util::task::TaskTracker;
+use tracing::Span;
 
 /// Longest path in a record, in bytes.
 const PATH_BYTES: usize = 2048;
@@ -73,6 +75,7 @@ pub struct Ledger {
     started: Instant,
     traffic: Arc<Traffic>,
     secrets: Option<Arc<SessionSecrets>>,
+    span: Span,
     closed: bool,
 }
 
@@ -113,6 +116,7 @@ impl Recorder {
             started: Instant::now(),
             traffic: Arc::default(),
             secrets: session.map(Session::secrets),
+            span: spans::exchange(kind),
             closed: false,
         }
     }
@@ -122,6 +126,11 @@ impl Ledger {
     /// The id under which this exchange is known everywhere.
     pub fn id(&self) -> &str {
         &self.record.id
+    }
+
+    /// The span of this exchange, below which its phases are.
+    pub fn span(&self) -> &Span {
+        &self.span
     }
 
     /// The counters to be shared with the exchange's bodies.
@@ -257,6 +266,7 @@ impl Ledger {
             redactions: record.credentials_redacted.len(),
             lasted: self.started.elapsed(),
         });
+        spans::ended(&mut self.span, &record);
         record
     }
 

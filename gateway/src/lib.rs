@@ -14,6 +14,7 @@ pub mod intake;
 pub mod lasting;
 pub mod ledger;
 pub mod limits;
+pub mod log;
 pub mod metrics;
 pub mod names;
 pub mod payload;
@@ -27,13 +28,16 @@ pub mod standing;
 pub mod start;
 pub mod state_file;
 pub mod stream;
+pub mod telemetry;
 pub mod tls;
 pub mod tunnel;
+pub mod turns;
 pub mod upstream;
 
 use audit::Sink;
 use downstream::Ways;
 use downstream::mtls::{self, Entrance};
+use downstream::strangers::Strangers;
 use http::via::Pseudonym;
 use intake::Doors;
 use ledger::Recorder;
@@ -50,7 +54,8 @@ use tls::leaf::Leaves;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use upstream::{Outlet, Upstream, UpstreamFault};
+use turns::Turns;
+use upstream::{Outlet, Roots, Upstream, UpstreamFault};
 
 /// How often ended sessions and idle upstream connections are looked for.
 const SWEEP: Duration = Duration::from_secs(2);
@@ -102,6 +107,8 @@ pub struct Shared {
     pub(crate) pseudonym: Pseudonym,
     pub(crate) cancels: postgres::Cancels,
     pub(crate) proxy_places: Arc<Semaphore>,
+    pub(crate) strangers: Arc<Strangers>,
+    pub(crate) turns: Arc<Turns>,
     pub(crate) draining: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -119,6 +126,7 @@ impl Gateway {
     pub fn new(mut assembly: Assembly) -> Result<Self, AssemblyError> {
         let limits = Arc::new(assembly.limits);
         let metrics = Metrics::default();
+        let turns = Turns::new(limits.handshakes_at_once);
         let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
         let own = assembly.ways.addresses()?;
         let tunnel = assembly.ways.tunnel.take().map(Arc::new);
@@ -127,12 +135,18 @@ impl Gateway {
             recorder: Recorder::new(assembly.sink, tasks.clone(), metrics.clone()),
             leaves: Leaves::new(assembly.authorities, metrics.path().clone())?,
             ssh_host_key: assembly.ssh_host_key,
-            upstream: Upstream::new(assembly.upstream, own, (limits.clone(), metrics.path().clone()))?,
+            upstream: Upstream::new(
+                assembly.upstream,
+                own,
+                (limits.clone(), metrics.path().clone(), turns.clone()),
+            )?,
             metrics,
             pseudonym: Pseudonym::random()?,
             cancels: postgres::Cancels::default(),
             proxy_places: Arc::new(Semaphore::new(limits.proxy_connections)),
-            doors: Doors::new(limits.clone(), draining.clone()),
+            doors: Doors::new(limits.clone(), turns.clone(), draining.clone()),
+            strangers: Strangers::new(limits.strangers),
+            turns,
             limits,
             draining,
             tasks,
@@ -147,6 +161,12 @@ impl Gateway {
     /// PEM of the authority that new machines must trust.
     pub fn authority_pem(&self) -> String {
         self.shared.leaves.authority_pem()
+    }
+
+    /// Trusts upstream the system's authorities, read anew, and these (PEM) besides, from the next connection on. Kept connections
+    /// that were checked with others are closed once idle. Where they cannot be used, nothing changes.
+    pub fn trust_upstream(&self, roots_pem: &[u8]) -> Result<Roots, UpstreamFault> {
+        self.shared.upstream.trust_anew(roots_pem)
     }
 
     /// What it counts.

@@ -47,6 +47,14 @@ pub struct Limits {
     pub connection_window: u32,
     /// Connections of one session (1024). Beyond it: closed at once.
     pub connections: usize,
+    /// Steps of handshakes that are done at once, whoever wants them (half of the processors, at least 1); sessions take turns. Beyond
+    /// it: they wait.
+    pub handshakes_at_once: usize,
+    /// TLS handshakes with machines of one session that have begun and not ended (64). Beyond it: they wait, for as long as
+    /// `handshake`; then closed and recorded.
+    pub handshakes: usize,
+    /// Connections to the explicit proxy from one address that have not said whose they are (1024). Beyond it: closed at once.
+    pub strangers: usize,
     /// Connections to the explicit proxy, whoever makes them (16384). Beyond it: closed at once.
     pub proxy_connections: usize,
     /// Refs that one push may change where a rule looks at them (4096). Beyond it: refused, nothing is sent on.
@@ -101,6 +109,8 @@ pub struct Limits {
     pub ssh_tries: usize,
     /// Channels open at once on one ssh connection (64). Beyond it: the channel is refused.
     pub ssh_channels: usize,
+    /// For one batch of spans to reach the collector, and for the last ones at the end (5 s). Beyond it: those spans are lost.
+    pub spans: Duration,
     /// How long open exchanges may go on after the gateway was told to stop (10 s). Beyond it: cut.
     pub drain: Duration,
 }
@@ -141,6 +151,9 @@ impl Default for Limits {
             stream_window: 1 << 20,
             connection_window: 1 << 20,
             connections: 1024,
+            handshakes_at_once: std::thread::available_parallelism().map_or(1, |all| (all.get() / 2).max(1)),
+            handshakes: 64,
+            strangers: 1024,
             proxy_connections: 16_384,
             push_refs: 4096,
             push_bytes: 4 << 20,
@@ -165,6 +178,7 @@ impl Default for Limits {
             ssh_farewell: Duration::from_secs(2),
             ssh_tries: 10,
             ssh_channels: 64,
+            spans: Duration::from_secs(5),
             drain: Duration::from_secs(10),
         }
     }

@@ -4,13 +4,20 @@ use clap::Parser;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use sallyport_gateway::audit::records;
 use sallyport_gateway::config::{Arguments, CaCommand, Command, Config, SecretCommand};
+use sallyport_gateway::limits::Limits;
+use sallyport_gateway::log;
 use sallyport_gateway::secret::source::without_line_end;
 use sallyport_gateway::secret::{LONGEST_VALUE, SecretStore, Value};
 use sallyport_gateway::start::{self, Serve, StartError};
+use sallyport_gateway::telemetry::Telemetry;
 use sallyport_gateway::tls::authorities;
+use sallyport_gateway::upstream;
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 use zeroize::Zeroizing;
 
 /// Usage.
@@ -38,10 +45,7 @@ fn main() -> ExitCode {
 fn run(config: Config) -> anyhow::Result<()> {
     keep_memory_inside()?;
     match config.command {
-        Command::Serve(serve) => {
-            start_log(&config.log)?;
-            run_serve(&config.state, *serve)
-        }
+        Command::Serve(serve) => run_serve(&config.state, *serve, &config.log),
         Command::Secret(command) => {
             start::prepare(&config.state)?;
             secret(&config.state, command)
@@ -70,12 +74,25 @@ fn tell_records(state: &Path, range: &records::Range) -> anyhow::Result<()> {
     }
 }
 
-fn run_serve(state: &Path, serve: Serve) -> anyhow::Result<()> {
+fn run_serve(state: &Path, serve: Serve, log: &str) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("the runtime does not start")?;
-    Ok(runtime.block_on(start::serve(state, serve))?)
+    let telemetry = match &serve.spans {
+        None => None,
+        Some(export) => {
+            let roots = upstream::roots(&serve.upstream_roots_pem)?;
+            let (limit, runtime) = (Limits::default().spans, runtime.handle().clone());
+            Some(Telemetry::start(export, roots, limit, runtime)?)
+        }
+    };
+    start_log(log, telemetry.as_ref())?;
+    let served = runtime.block_on(start::serve(state, serve));
+    if let Some(telemetry) = telemetry {
+        telemetry.finish();
+    }
+    Ok(served?)
 }
 
 fn secret(state: &Path, command: SecretCommand) -> anyhow::Result<()> {
@@ -136,17 +153,17 @@ fn keep_memory_inside() -> anyhow::Result<()> {
         .context("reading of memory by other processes cannot be switched off")
 }
 
-/// Text for people, JSON for programs; always on standard error.
-fn start_log(filter: &str) -> anyhow::Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(filter).context("`--log` is no filter")?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    if std::io::stderr().is_terminal() {
-        log.init();
-    } else {
-        log.json().init();
-    }
+/// Text for people, JSON for programs; always on standard error. Spans go to the collector, where there is one.
+fn start_log(filter: &str, telemetry: Option<&Telemetry>) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter).context("`--log` is no filter")?;
+    let form = match std::io::stderr().is_terminal() {
+        true => log::Form::Text,
+        false => log::Form::Json,
+    };
+    tracing_subscriber::registry()
+        .with(log::layer(filter, form, std::io::stderr))
+        .with(telemetry.map(Telemetry::layer))
+        .init();
     Ok(())
 }
 

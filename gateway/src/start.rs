@@ -1,9 +1,11 @@
 //! A gateway's life: the state folder taken, every part opened, served until told to stop, everything written down.
 mod fault;
 mod hold;
+mod roots;
 
 pub use fault::StartError;
 pub use hold::{hold, prepare, tell_running};
+pub use roots::RootFiles;
 
 use crate::audit::Sink;
 use crate::control::{self, Control, handover};
@@ -17,8 +19,9 @@ use crate::secret::{SecretStore, Sources};
 use crate::session::Sessions;
 use crate::ssh::host_key::HostKey;
 use crate::standing::{self, Standing};
+use crate::telemetry::Export;
 use crate::tls::authorities::Authorities;
-use crate::upstream::{Outlet, Parent, ParentSpec};
+use crate::upstream::{Outlet, Parent, ParentSpec, Roots};
 use crate::{Assembly, Gateway};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -50,8 +53,12 @@ pub struct Serve {
     pub metrics: Option<SocketAddr>,
     /// Further ways in.
     pub wanted: Wanted,
-    /// PEM of authorities trusted upstream besides the system's.
+    /// Files of authorities trusted upstream besides the system's, which a reload reads again.
+    pub upstream_roots: RootFiles,
+    /// What they hold, PEM.
     pub upstream_roots_pem: Vec<u8>,
+    /// Where spans go, if anywhere.
+    pub spans: Option<Export>,
     /// The proxy that the way out leads through.
     pub parent: Option<ParentSpec>,
     /// Names that a newly made authority may vouch for; none means every host.
@@ -90,7 +97,8 @@ struct Parts {
     metrics: Option<TcpListener>,
 }
 
-/// Serves until SIGTERM or SIGINT, then ends in order. SIGHUP reads all values, authorities and the standing policies anew.
+/// Serves until SIGTERM or SIGINT, then ends in order. SIGHUP reads all values, authorities (the gateway's own and those trusted
+/// upstream) and the standing policies anew.
 /// Prints one JSON line on standard output when every socket listens.
 pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
     prepare(state)?;
@@ -98,6 +106,7 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let mut reload = signal(SignalKind::hangup())?;
     let (control, handover) = (serve.control.clone(), serve.handover.clone());
+    let upstream_roots = serve.upstream_roots.clone();
     let proxy_socket = serve.wanted.socket.as_ref().map(|(path, _)| path.clone());
     let stop = CancellationToken::new();
     let parts = open(state, serve, stop.clone()).await?;
@@ -147,6 +156,7 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
             _ = interrupt.recv() => break,
             _ = reload.recv() => {
                 refresh(parts.sessions.clone(), parts.authorities.clone());
+                reload_roots(parts.gateway.clone(), upstream_roots.clone());
                 tokio::spawn(reload_policies(parts.standing.clone()));
             }
         }
@@ -258,6 +268,31 @@ fn refresh(sessions: Arc<Sessions>, authorities: Arc<Authorities>) {
         match authorities.reload() {
             Ok(()) => tracing::info!("the authorities were read anew"),
             Err(error) => tracing::error!(%error, "the authorities were not read anew"),
+        }
+    });
+}
+
+/// Reads the authorities trusted upstream anew, beside the serving. Where one file is wrong, all stay as they are.
+fn reload_roots(gateway: Gateway, files: RootFiles) {
+    tokio::task::spawn_blocking(move || {
+        let loaded = match files.read() {
+            Ok(pem) => gateway.trust_upstream(&pem),
+            Err((path, error)) => {
+                let (path, kept) = (path.display(), "those before stay in force");
+                return tracing::error!(%path, %error, kept, "the authorities trusted upstream were not read anew");
+            }
+        };
+        match loaded {
+            Ok(Roots { system, own, changed }) => tracing::info!(
+                system,
+                own,
+                changed,
+                "the authorities trusted upstream were read anew; new connections are checked with them"
+            ),
+            Err(error) => {
+                let kept = "those before stay in force";
+                tracing::error!(%error, kept, "the authorities trusted upstream were not read anew");
+            }
         }
     });
 }

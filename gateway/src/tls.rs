@@ -52,6 +52,9 @@ pub enum HandshakeFault {
     /// No leaf.
     #[error(transparent)]
     Leaf(#[from] LeafError),
+    /// Too many have begun and not ended.
+    #[error("the session has {0} TLS handshakes at once, and none of them ended in time")]
+    Crowded(usize),
     /// Too slow.
     #[error("the TLS handshake did not end within {0:?}")]
     Timeout(Duration),
@@ -69,6 +72,8 @@ pub struct Terms<'a> {
     pub trusted: Option<&'a str>,
     /// The upstream is known to speak no HTTP/2: who offers both agrees to what the upstream speaks.
     pub http1_only: bool,
+    /// It is not known yet whose the connection is: the leaf is kept apart from those of sessions.
+    pub stranger: bool,
     /// For the whole handshake.
     pub limit: Duration,
 }
@@ -82,6 +87,7 @@ pub async fn accept(
         destination,
         trusted,
         http1_only,
+        stranger,
         limit,
     }: Terms<'_>,
 ) -> Result<Stream, HandshakeFault> {
@@ -93,7 +99,11 @@ pub async fn accept(
         refuse(&mut stream, NO_APPLICATION_PROTOCOL).await;
         return Err(fault);
     }
-    let mut config = match leaves.for_host(&destination.host, trusted) {
+    let leaf = match stranger {
+        true => leaves.for_stranger(&destination.host),
+        false => leaves.for_host(&destination.host, trusted),
+    };
+    let mut config = match leaf {
         Ok(config) => config,
         Err(error) => {
             refuse(&mut stream, ACCESS_DENIED).await;

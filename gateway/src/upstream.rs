@@ -16,6 +16,7 @@ pub use dial::Dialled;
 pub use fault::UpstreamFault;
 pub use line::Line;
 pub use parent::{Direct, Parent, ParentSpec};
+pub use trust::{Roots, roots};
 
 use crate::ledger::Traffic;
 use crate::limits::Limits;
@@ -24,6 +25,8 @@ use crate::names::resolve::{Known, Resolver};
 use crate::payload::{Body, empty_body};
 use crate::secret::client_certificate::Identity;
 use crate::session::Session;
+use crate::telemetry::spans;
+use crate::turns::{Owner, Turns};
 use address::address_request;
 use dial::Dialler;
 use http::header::CONTENT_TYPE;
@@ -40,7 +43,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
-use trust::Trust;
+use tracing::Span;
+use trust::{Base, Trust};
 
 /// Dials and keeps connections.
 #[derive(Debug)]
@@ -51,6 +55,7 @@ pub struct Upstream {
     pool: Arc<Pool>,
     limits: Arc<Limits>,
     counters: Arc<Path>,
+    turns: Arc<Turns>,
 }
 
 /// How the gateway itself reaches the internet.
@@ -86,6 +91,8 @@ pub struct Route<'a> {
     pub tls: bool,
     /// Counters of its bodies: while they move, nobody is late.
     pub traffic: &'a Traffic,
+    /// The span below which dialling has its own.
+    pub span: &'a Span,
 }
 
 /// An answer, and what happened on the way to it.
@@ -102,9 +109,13 @@ impl Upstream {
     pub fn new(
         outlet: Outlet,
         own: Vec<SocketAddr>,
-        (limits, counters): (Arc<Limits>, Arc<Path>),
+        (limits, counters, turns): (Arc<Limits>, Arc<Path>, Arc<Turns>),
     ) -> Result<Self, UpstreamFault> {
-        let pool = Arc::new(Pool::new(limits.pool_idle, limits.pool_per_destination));
+        let pool = Arc::new(Pool::new(
+            limits.pool_idle,
+            limits.pool_per_destination,
+            counters.clone(),
+        ));
         let trust = Trust::new(&outlet.roots_pem)?;
         Ok(Self {
             dialler: Dialler::new((outlet.resolver, outlet.parent), &trust, own, limits.clone())?,
@@ -113,6 +124,7 @@ impl Upstream {
             pool,
             limits,
             counters,
+            turns,
         })
     }
 
@@ -129,6 +141,16 @@ impl Upstream {
     /// Closes pooled connections that nobody used for long.
     pub fn sweep(&self) {
         self.pool.sweep();
+    }
+
+    /// Trusts the system's authorities, read anew, and these besides, from the next connection on.
+    pub fn trust_anew(&self, roots_pem: &[u8]) -> Result<Roots, UpstreamFault> {
+        let roots = self.trust.renew(roots_pem)?;
+        if roots.changed {
+            self.dialler.trust_anew(&self.trust)?;
+            self.pool.keep_checked_with(self.trust.now().hash());
+        }
+        Ok(roots)
     }
 
     /// Connects to the destination of the permit. The judged address is the dialled one; there is one look-up.
@@ -160,7 +182,7 @@ impl Upstream {
         let destination = permit.destination();
         let name = trust::server_name(&destination.host)?;
         let limit = self.limits.upstream_handshake;
-        timeout(limit, connector.connect(name, line))
+        self.in_turn(session, timeout(limit, connector.connect(name, line)))
             .await
             .map_err(|_| UpstreamFault::HandshakeTimeout(destination.to_string(), limit))?
             .map_err(|error| UpstreamFault::tls(&error))
@@ -170,7 +192,8 @@ impl Upstream {
     pub async fn send(&self, route: Route<'_>, parts: Parts, body: Body) -> Result<Answered, UpstreamFault> {
         let repeat = repeatable(&parts.method, &body).then(|| parts.clone());
         let identity = identity(route)?;
-        let key = self.key(route, identity.as_deref());
+        let base = self.trust.now();
+        let key = key(&base, route, identity.as_deref());
         let (mut parts, mut body, mut notes) = (parts, body, Vec::new());
         if let Some(connection) = self
             .pool
@@ -192,20 +215,20 @@ impl Upstream {
         self.counters.upstream_connection(false);
         let began = Instant::now();
         // Boxed, so that requests on kept connections do not carry the room for a handshake.
-        let connection = Box::pin(self.open(&key, (route, identity.as_deref()), &mut notes)).await?;
+        let dialling = spans::dial(route.span);
+        let connection = Box::pin(self.open((&key, &base), (route, identity.as_deref()), &mut notes)).await?;
+        drop(dialling);
         self.counters.took(Phase::Dial, began.elapsed());
         let sent = self.send_on(connection, &key, route, (parts, body)).await;
         sent.map(|response| Answered { response, notes })
             .map_err(|unsent| unsent.fault)
     }
 
-    fn key(&self, route: Route<'_>, identity: Option<&Identity>) -> Key {
-        Key {
-            session: route.session.id().to_owned(),
-            destination: route.permit.destination().clone(),
-            tls: route.tls.then(|| route.session.upstream_roots_hash()),
-            identity: identity.map(Identity::version),
-        }
+    /// Handshakes of one session are done in turn with those of the others.
+    async fn in_turn<F: Future>(&self, session: &Session, handshake: F) -> F::Output {
+        self.turns
+            .take(Owner::Session(session.id().into()), handshake)
+            .await
     }
 
     /// Judged anew: a kept connection may rest on a rule of yesterday.
@@ -225,7 +248,7 @@ impl Upstream {
 
     async fn open(
         &self,
-        key: &Key,
+        (key, base): (&Key, &Base),
         (route, identity): (Route<'_>, Option<&Identity>),
         notes: &mut Vec<String>,
     ) -> Result<Connection, UpstreamFault> {
@@ -233,27 +256,30 @@ impl Upstream {
         notes.extend(dialled.notes);
         let address = dialled.address;
         if !route.tls {
-            return http1(dialled.stream, address).await;
+            return http1(dialled.stream, address, self.counters.upstream_open()).await;
         }
-        let connector = self.trust.connector(route.session, identity)?;
+        let connector = self.trust.connector(base, route.session, identity)?;
         let name = trust::server_name(&route.permit.destination().host)?;
-        let stream = timeout(
+        let handshake = timeout(
             self.limits.upstream_handshake,
             connector.connect(name, dialled.stream),
-        )
-        .await
-        .map_err(|_| {
-            let place = address.map_or_else(|| route.permit.destination().to_string(), |it| it.to_string());
-            UpstreamFault::HandshakeTimeout(place, self.limits.upstream_handshake)
-        })?
-        .map_err(|error| UpstreamFault::tls(&error))?;
+        );
+        let stream = self
+            .in_turn(route.session, handshake)
+            .await
+            .map_err(|_| {
+                let place =
+                    address.map_or_else(|| route.permit.destination().to_string(), |it| it.to_string());
+                UpstreamFault::HandshakeTimeout(place, self.limits.upstream_handshake)
+            })?
+            .map_err(|error| UpstreamFault::tls(&error))?;
         let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         self.spoken
             .learn(route.session, route.permit.destination(), speaks_http2);
         if !speaks_http2 {
-            return http1(stream, address).await;
+            return http1(stream, address, self.counters.upstream_open()).await;
         }
-        let connection = http2(stream, address).await?;
+        let connection = http2(stream, address, self.counters.upstream_open()).await?;
         self.pool.share(key, &connection);
         Ok(connection)
     }
@@ -305,6 +331,15 @@ impl Upstream {
             }
             Err(unsent) => Err(unsent),
         }
+    }
+}
+
+fn key(base: &Base, route: Route<'_>, identity: Option<&Identity>) -> Key {
+    Key {
+        session: route.session.id().to_owned(),
+        destination: route.permit.destination().clone(),
+        tls: route.tls.then(|| base.checked(route.session)),
+        identity: identity.map(Identity::version),
     }
 }
 

@@ -38,12 +38,16 @@ struct Running {
 
 impl Running {
     fn start(state: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(state, arguments, Stdio::inherit())
+    }
+
+    fn start_with(state: &Path, arguments: &[&str], log: Stdio) -> Self {
         let mut child = program(state)
             .arg("serve")
             .args(["--dns", "127.0.0.1:1"])
             .args(arguments)
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(log)
             .spawn()
             .unwrap();
         let mut line = String::new();
@@ -52,6 +56,13 @@ impl Running {
             .unwrap();
         let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
         Self { child, ready }
+    }
+
+    /// The same, with the lines of its log.
+    fn start_heard(state: &Path, arguments: &[&str]) -> (Self, impl Iterator<Item = String> + use<>) {
+        let mut running = Self::start_with(state, arguments, Stdio::piped());
+        let log = BufReader::new(running.child.stderr.take().unwrap());
+        (running, log.lines().map(Result::unwrap))
     }
 
     fn call(&self, method: &str, path: &str, body: &str) -> (u16, String) {
@@ -489,4 +500,65 @@ fn policies_are_published_rolled_back_and_reloaded_over_the_control_socket() {
     std::fs::write(&file, ceiling("d.test").replace("id: ceiling", "id: team")).unwrap();
     gateway.signal(rustix::process::Signal::HUP);
     gateway.until("/v1/policies", |all| all["policies"][1]["version"]["number"] == 2);
+}
+
+fn authority_pem() -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.self_signed(&key).unwrap().pem()
+}
+
+#[test]
+fn a_signal_reads_the_authorities_trusted_upstream_anew_or_says_why_the_old_ones_stay() {
+    let state = tempfile::tempdir().unwrap();
+    let file = state.path().join("upstream.pem");
+    std::fs::write(&file, authority_pem()).unwrap();
+    let named = ["--upstream-ca", file.to_str().unwrap()];
+    let (gateway, mut log) = Running::start_heard(&state.path().join("gateway"), &named);
+    let mut told = |pem: &str| {
+        std::fs::write(&file, pem).unwrap();
+        gateway.signal(rustix::process::Signal::HUP);
+        log.find(|line| line.contains("authorities trusted upstream"))
+            .unwrap()
+    };
+    let two = told(&format!("{}{}", authority_pem(), authority_pem()));
+    assert!(
+        two.contains("\"own\":2") && two.contains("\"changed\":true"),
+        "{two}"
+    );
+    for (broken, why) in [("", "no certificate"), ("-----BEGIN CERTIFICATE-----\n!", "")] {
+        let kept = told(broken);
+        assert!(
+            kept.contains("stay in force") && kept.contains("upstream.pem"),
+            "{kept}"
+        );
+        assert!(kept.contains(why), "{kept}");
+    }
+    assert_eq!(gateway.call("GET", "/readyz", "").0, 200);
+}
+
+#[test]
+fn a_collector_that_is_down_is_said_once_and_holds_up_neither_start_nor_end() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut gateway, log) = Running::start_heard(state.path(), &["--otlp", "http://127.0.0.1:1"]);
+    let (status, view) = gateway.call("PUT", "/v1/sessions/r", &spec());
+    assert_eq!(status, 200, "{view}");
+    let view: serde_json::Value = serde_json::from_str(&view).unwrap();
+    let pair = format!("r:{}", view["proxy_token"].as_str().unwrap());
+    let pair = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, pair);
+    let mut proxy = std::net::TcpStream::connect(gateway.ready["proxy"].as_str().unwrap()).unwrap();
+    let request = "GET http://denied.test/ HTTP/1.1\r\nHost: denied.test\r\nConnection: close\r\n";
+    write!(proxy, "{request}Proxy-Authorization: Basic {pair}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    proxy.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    gateway.signal(rustix::process::Signal::TERM);
+    assert!(gateway.child.wait().unwrap().success());
+    let said: Vec<String> = log
+        .filter(|line| line.contains("do not reach the collector"))
+        .collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    let wrong = output(state.path(), &["serve", "--otlp", "collector.test"], "");
+    assert!(fails_with(2, &wrong).contains("http://HOST:4318"));
 }

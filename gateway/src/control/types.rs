@@ -220,6 +220,21 @@ pub enum Verdict {
     Observed,
 }
 
+impl Verdict {
+    /// As it stands in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Asked => "asked",
+            Self::Malformed => "malformed",
+            Self::UpstreamFailed => "upstream-failed",
+            Self::Granted => "granted",
+            Self::Observed => "observed",
+        }
+    }
+}
+
 /// One line of the network log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditRecord {

@@ -1,4 +1,5 @@
 //! Who comes to the proxy: whoever knows a session's token, or whoever reaches a session's own listener.
+use super::strangers::Place;
 use crate::Shared;
 use crate::session::Session;
 use std::net::SocketAddr;
@@ -20,6 +21,8 @@ pub struct Caller {
     pub owner: Owner,
     /// Where it is, where that is known.
     pub client: Option<SocketAddr>,
+    /// Its place among those who have not said who they are.
+    pub stranger: Option<Arc<Place>>,
 }
 
 impl Caller {
@@ -29,7 +32,11 @@ impl Caller {
             Owner::Listener(session) => shared.sessions.by_id(session),
             Owner::Token => {
                 let (name, password) = said?;
-                shared.sessions.by_proxy_password(name, password)
+                let session = shared.sessions.by_proxy_password(name, password)?;
+                if let Some(place) = &self.stranger {
+                    place.leave();
+                }
+                Some(session)
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::session::certificate::{CertificateFault, Found};
 use crate::stream::Stream;
 use crate::tls::authority::AuthorityError;
 use crate::tls::machine::{GATEWAY_NAME, TunnelAuthority, TunnelTlsError, Tunnels, fingerprint, session_of};
+use crate::turns;
 use ::http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use jiff::Timestamp;
@@ -88,14 +89,14 @@ pub async fn serve(shared: Arc<Shared>, entrance: Arc<Entrance>) {
             accepted = entrance.listener.accept() => accepted,
         };
         match accepted {
-            Ok((socket, _)) => {
+            Ok((socket, peer)) => {
                 let Ok(place) = places.clone().try_acquire_owned() else {
                     tracing::warn!("a tunnel was refused: there are too many");
                     continue;
                 };
                 let (shared, entrance) = (shared.clone(), entrance.clone());
                 shared.tasks.clone().spawn(async move {
-                    connection(shared, &entrance.tunnels.authority, socket).await;
+                    connection(shared, &entrance.tunnels.authority, (socket, peer)).await;
                     drop(place);
                 });
             }
@@ -118,12 +119,19 @@ enum TunnelFault {
     Slow(Duration),
 }
 
-async fn connection(shared: Arc<Shared>, authority: &TunnelAuthority, socket: TcpStream) {
+async fn connection(
+    shared: Arc<Shared>,
+    authority: &TunnelAuthority,
+    (socket, peer): (TcpStream, SocketAddr),
+) {
     if !shared.recorder.healthy() {
         tracing::error!("a tunnel was refused: the audit log cannot be written");
         return;
     }
-    let stream = match shake_hands(&shared, authority, socket).await {
+    // Who it is, only the certificate says.
+    let owner = turns::Owner::Stranger(Some(peer.ip().to_canonical()));
+    let shaking = shake_hands(&shared, authority, socket);
+    let stream = match shared.turns.take(owner, shaking).await {
         Ok(Some(stream)) => stream,
         Ok(None) => return,
         Err(fault) => {
@@ -220,6 +228,7 @@ async fn answer(shared: Arc<Shared>, session: Arc<Session>, request: Request<Inc
     let caller = Caller {
         owner: Owner::Listener(session.id().into()),
         client: None,
+        stranger: None,
     };
     requests::carry(shared, session, caller, request).await
 }

@@ -15,6 +15,7 @@ use crate::session::Session;
 use crate::sniff::ClientHello;
 use crate::stream::Stream;
 use crate::tls;
+use crate::turns;
 use ipnet::IpNet;
 use sallyport_policy::{Destination, Host};
 use std::io;
@@ -40,6 +41,8 @@ pub struct Entrance {
 enum End {
     /// Nothing was said, or the connection broke.
     Gone(io::Error),
+    /// Too many from its address have not said who they are.
+    Crowded,
     /// For the record.
     Refused(Verdict, String),
 }
@@ -80,6 +83,7 @@ async fn serve(shared: Arc<Shared>, accepted: Accepted, entrance: Entrance) {
     let mut caller = Caller {
         owner: entrance.owner.clone(),
         client: accepted.peer,
+        stranger: None,
     };
     let door = match &entrance.owner {
         Owner::Token => None,
@@ -99,6 +103,12 @@ async fn serve(shared: Arc<Shared>, accepted: Accepted, entrance: Entrance) {
             Ok((stream, Spoken::Socks)) => socks::serve(shared.clone(), stream, caller).await,
             Err(End::Gone(error)) => {
                 tracing::debug!(%error, "a proxy connection ended before its first request")
+            }
+            Err(End::Crowded) => {
+                tracing::warn!(
+                    client = ?caller.client,
+                    "a proxy connection was refused: too many from its address have not said whose they are"
+                );
             }
             Err(End::Refused(verdict, why)) => refused(&shared, &caller, verdict, why).await,
         }
@@ -142,6 +152,10 @@ async fn begin(
             caller.client = Some(source);
             local = Some(destination);
         }
+    }
+    if let (Owner::Token, Some(client)) = (&caller.owner, caller.client) {
+        let place = shared.strangers.admit(client.ip());
+        caller.stranger = Some(Arc::new(place.ok_or(End::Crowded)?));
     }
     let mut inside = false;
     loop {
@@ -209,9 +223,17 @@ async fn accept_tls(
         destination: &proxy,
         trusted: owner.as_deref().and_then(Session::authority),
         http1_only: false,
+        stranger: owner.is_none(),
         limit: shared.limits.handshake,
     };
-    tls::accept(&shared.leaves, stream, hello, terms)
+    let shaking = tls::accept(&shared.leaves, stream, hello, terms);
+    let turn = match &owner {
+        Some(session) => turns::Owner::Session(session.id().into()),
+        None => turns::Owner::Stranger(caller.client.map(|client| client.ip())),
+    };
+    shared
+        .turns
+        .take(turn, shaking)
         .await
         .map_err(|fault| malformed(fault.to_string()))
 }

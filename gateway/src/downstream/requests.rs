@@ -22,6 +22,7 @@ use hyper_util::rt::TokioIo;
 use sallyport_policy::Destination;
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
+use tracing::Span;
 
 /// Serves a connection on which HTTP is spoken to the proxy.
 pub async fn serve(shared: Arc<Shared>, stream: Stream, version: Version, caller: Caller) {
@@ -119,6 +120,7 @@ pub async fn carry(
         client: caller.client,
         destination: target,
         tls: false,
+        span: Span::none(),
         sockets: TaskTracker::new(),
     };
     exchange(&shared, &channel, request).await

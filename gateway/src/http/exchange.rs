@@ -23,6 +23,7 @@ use crate::metrics::path::Phase;
 use crate::payload::{Body, Fault};
 use crate::secret::SessionSecrets;
 use crate::session::quota::Pass;
+use crate::telemetry::spans;
 use crate::upstream::{Answered, Route, UpstreamFault};
 use http::header::EXPECT;
 use http::request::Parts;
@@ -63,9 +64,10 @@ struct Beginning {
 /// Takes one request from head to answer. Always answers; always leaves a record.
 pub async fn exchange(shared: &Arc<Shared>, channel: &Channel, request: Request<Incoming>) -> Response<Body> {
     let mut client = Client::of(&request);
-    let mut ledger = shared
-        .recorder
-        .open(Some(&channel.session), Some(&channel.destination), "http");
+    let recorder = &shared.recorder;
+    let mut ledger = channel
+        .span
+        .in_scope(|| recorder.open(Some(&channel.session), Some(&channel.destination), "http"));
     ledger.came_from(channel.client);
     ledger.tls(channel.tls);
     ledger.asked(request.method().as_str(), request.uri().path());
@@ -239,11 +241,13 @@ async fn send(
     ledger: &Ledger,
 ) -> Result<(Answered, Permit), Stop> {
     let traffic = ledger.traffic();
+    let span = spans::upstream(ledger.span());
     let route = Route {
         session: &channel.session,
         permit: &prepared.permit,
         tls: channel.tls,
         traffic: &traffic,
+        span: &span,
     };
     let began = Instant::now();
     let sent = match handshake {
@@ -253,6 +257,7 @@ async fn send(
         }
         None => shared.upstream.send(route, prepared.parts, prepared.body).await,
     };
+    drop(span);
     shared.metrics.path().took(Phase::Upstream, began.elapsed());
     match sent {
         Ok(answered)

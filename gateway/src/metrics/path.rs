@@ -51,6 +51,35 @@ const PHASES: [(Phase, &str); 3] = [
     (Phase::Whole, "whole"),
 ];
 
+/// What came of a question for a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// It got an address to dial.
+    Answered,
+    /// The name may not be reached.
+    Refused,
+    /// The name exists and has no address.
+    NoData,
+    /// The name does not exist.
+    NoSuchName,
+    /// Nobody said, or there are too many questions or names.
+    Failed,
+    /// For something else than an address.
+    Other,
+    /// No question that can be read.
+    Malformed,
+}
+
+const QUESTIONS: [(Question, &str); 7] = [
+    (Question::Answered, "answered"),
+    (Question::Refused, "refused"),
+    (Question::NoData, "no_data"),
+    (Question::NoSuchName, "no_such_name"),
+    (Question::Failed, "failed"),
+    (Question::Other, "other"),
+    (Question::Malformed, "malformed"),
+];
+
 /// A number that only grows.
 #[derive(Debug, Default)]
 struct Count(AtomicU64);
@@ -75,8 +104,15 @@ pub struct Path {
     bytes_in: Count,
     redactions: Count,
     leaves: Count,
+    leaf_lookups: Count,
+    leaf_misses: Count,
+    questions: [Count; QUESTIONS.len()],
     dialled: Count,
     reused: Count,
+    upstream_opened: Count,
+    upstream_ended: Count,
+    upstream_kept: Count,
+    upstream_taken: Count,
     phases: [Histogram; PHASES.len()],
 }
 
@@ -107,11 +143,36 @@ impl Drop for Open {
     }
 }
 
+/// A connection to an upstream on which HTTP is spoken, counted as open until it is dropped.
+#[derive(Debug)]
+pub struct UpstreamOpen(Arc<Path>);
+
+impl Drop for UpstreamOpen {
+    fn drop(&mut self) {
+        self.0.upstream_ended.add(1);
+    }
+}
+
+/// One of them that waits for its next request, counted as idle until it is dropped.
+#[derive(Debug)]
+pub struct UpstreamIdle(Arc<Path>);
+
+impl Drop for UpstreamIdle {
+    fn drop(&mut self) {
+        self.0.upstream_taken.add(1);
+    }
+}
+
 impl Path {
     /// Counts a connection from a machine.
     pub fn connection(self: &Arc<Self>) -> Open {
         self.connections.add(1);
         Open(self.clone())
+    }
+
+    /// Connections from machines that are open now.
+    pub fn open_connections(&self) -> u64 {
+        self.connections.get().saturating_sub(self.ended.get())
     }
 
     /// Counts an exchange that is over.
@@ -144,6 +205,33 @@ impl Path {
         self.leaves.add(1);
     }
 
+    /// Counts a leaf that was asked for, and whether it was there.
+    pub fn leaf_asked(&self, there: bool) {
+        self.leaf_lookups.add(1);
+        if !there {
+            self.leaf_misses.add(1);
+        }
+    }
+
+    /// Counts a question for a name.
+    pub fn question(&self, question: Question) {
+        if let Some(counter) = self.questions.get(question as usize) {
+            counter.add(1);
+        }
+    }
+
+    /// Counts a connection to an upstream on which HTTP is spoken.
+    pub fn upstream_open(self: &Arc<Self>) -> UpstreamOpen {
+        self.upstream_opened.add(1);
+        UpstreamOpen(self.clone())
+    }
+
+    /// Counts one of them as idle.
+    pub fn upstream_idle(self: &Arc<Self>) -> UpstreamIdle {
+        self.upstream_kept.add(1);
+        UpstreamIdle(self.clone())
+    }
+
     /// Counts a request that goes out on a new connection, or on a kept one.
     pub fn upstream_connection(&self, kept: bool) {
         match kept {
@@ -161,7 +249,7 @@ impl Collector for Collected {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let path = &self.0;
         let opened = path.connections.get();
-        let open = i64::try_from(opened.saturating_sub(path.ended.get())).unwrap_or(i64::MAX);
+        let open = i64::try_from(path.open_connections()).unwrap_or(i64::MAX);
         let plain = [
             ("connections", "Connections of machines", opened),
             (
@@ -192,6 +280,8 @@ impl Collector for Collected {
             None,
             MetricType::Gauge,
         )?)?;
+        path.encode_leaves(&mut encoder)?;
+        path.encode_questions(&mut encoder)?;
         path.encode_upstream(&mut encoder)?;
         path.encode_exchanges(&mut encoder)?;
         path.encode_phases(&mut encoder)
@@ -209,6 +299,49 @@ impl Path {
         for (connection, counter) in [("new", &self.dialled), ("kept", &self.reused)] {
             let labels = [("connection", connection)];
             ConstCounter::new(counter.get()).encode(family.encode_family(&labels)?)?;
+        }
+        let open = self
+            .upstream_opened
+            .get()
+            .saturating_sub(self.upstream_ended.get());
+        let idle = self.upstream_kept.get().saturating_sub(self.upstream_taken.get());
+        let mut family = encoder.encode_descriptor(
+            "upstream_connections",
+            "HTTP connections to upstreams that are open now; one of HTTP/2 is in use until it is closed",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (state, count) in [("idle", idle), ("in_use", open.saturating_sub(idle))] {
+            let gauge = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
+            gauge.encode(family.encode_family(&[("state", state)])?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_questions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(
+            "dns_questions",
+            "Questions of machines for names, by what came of them",
+            None,
+            MetricType::Counter,
+        )?;
+        for ((_, outcome), counter) in QUESTIONS.iter().zip(&self.questions) {
+            ConstCounter::new(counter.get()).encode(family.encode_family(&[("outcome", *outcome)])?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_leaves(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(
+            "leaf_lookups",
+            "Leaf certificates asked for, by whether they were there",
+            None,
+            MetricType::Counter,
+        )?;
+        let misses = self.leaf_misses.get();
+        let hits = self.leaf_lookups.get().saturating_sub(misses);
+        for (outcome, count) in [("hit", hits), ("miss", misses)] {
+            ConstCounter::new(count).encode(family.encode_family(&[("outcome", outcome)])?)?;
         }
         Ok(())
     }

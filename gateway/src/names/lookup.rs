@@ -7,6 +7,7 @@ use super::refused::Telling;
 use super::synthetic::{Full, Table};
 use crate::Shared;
 use crate::control::types::Verdict;
+use crate::metrics::path::Question;
 use crate::session::{Decided, Session};
 use hickory_proto::op::Message;
 use sallyport_policy::{Decision, Host};
@@ -26,9 +27,13 @@ pub async fn reply(shared: &Shared, session: &Session, names: &Table, query: &[u
 
 /// The answer; none where nothing is answered.
 pub async fn message(shared: &Shared, session: &Session, names: &Table, query: &[u8]) -> Option<Message> {
+    let counters = shared.metrics.path();
     let (mut reply, question, host) = match answer::read(query) {
         Asked::Nothing => return None,
-        Asked::Done(reply) => return Some(reply),
+        Asked::Done(reply) => {
+            counters.question(Question::Malformed);
+            return Some(reply);
+        }
         Asked::Question {
             reply,
             question,
@@ -36,6 +41,7 @@ pub async fn message(shared: &Shared, session: &Session, names: &Table, query: &
         } => (reply, question, host),
     };
     let Some(name) = host else {
+        counters.question(Question::Other);
         answer::other(names, &question, &mut reply);
         return Some(reply);
     };
@@ -45,11 +51,20 @@ pub async fn message(shared: &Shared, session: &Session, names: &Table, query: &
         None if session.hosts().contains_key(&*name) => Known::Addresses { ttl: TTL },
         None => shared.upstream.known(&name).await,
     };
+    let came = match &known {
+        _ if refused.is_some() => Question::Refused,
+        Known::Addresses { .. } => Question::Answered,
+        Known::Nothing => Question::NoData,
+        Known::NoSuchName => Question::NoSuchName,
+        Known::Failed(_) => Question::Failed,
+    };
     if let Err(full) = answer::addresses(names, &name, &known, &question, &mut reply) {
+        counters.question(Question::Failed);
         overflow(shared, session, names, full).await;
         answer::fail(&mut reply, ErrorCode::Other, &full.to_string());
         return Some(reply);
     }
+    counters.question(came);
     // Nobody reads the reason where it cannot be told: the connection will be refused, and recorded, anyway.
     if let Some(decided) = refused
         && reply.edns.is_some()

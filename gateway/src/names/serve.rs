@@ -3,6 +3,7 @@ use super::answer::{self, Asked, ErrorCode, UDP_BYTES};
 use super::lookup;
 use super::synthetic::Table;
 use crate::Shared;
+use crate::metrics::path::Question;
 use crate::session::Session;
 use crate::stream::Stream;
 use std::io;
@@ -36,6 +37,7 @@ pub async fn serve_udp(shared: Arc<Shared>, session: Arc<str>, names: Arc<Table>
         let query = buffer[..length].to_vec();
         let Ok(place) = places.clone().try_acquire_owned() else {
             if let Some(reply) = too_many(&query) {
+                shared.metrics.path().question(Question::Failed);
                 send(&socket, &reply, peer).await;
             }
             continue;

@@ -6,6 +6,7 @@ use crate::session::Session;
 use crate::sniff::{LOOK_BYTES, Protocol, sniff};
 use crate::stream::Stream;
 use crate::tls;
+use crate::turns::Owner;
 use sallyport_policy::Destination;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -135,17 +136,17 @@ async fn encrypt(
             Err(error) => return Err(Stop::client(&error)),
         }
     };
-    tls::accept(
-        &shared.leaves,
-        client,
-        &hello,
-        tls::Terms {
-            destination,
-            trusted: session.authority(),
-            http1_only: false,
-            limit: shared.limits.handshake,
-        },
-    )
-    .await
-    .map_err(|fault| Stop::Client(fault.to_string()))
+    let terms = tls::Terms {
+        destination,
+        trusted: session.authority(),
+        http1_only: false,
+        stranger: false,
+        limit: shared.limits.handshake,
+    };
+    let shaking = tls::accept(&shared.leaves, client, &hello, terms);
+    shared
+        .turns
+        .take(Owner::Session(session.id().into()), shaking)
+        .await
+        .map_err(|fault| Stop::Client(fault.to_string()))
 }

@@ -22,6 +22,8 @@ const VALID_EACH_WAY: u32 = 30;
 const KEPT: Duration = DAY;
 /// Leaves held at most.
 const HELD: u64 = 10_000;
+/// Leaves held at most for those who have not said who they are: they push out each other's only.
+const STRANGERS_HELD: u64 = 256;
 
 /// Why there is no leaf.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -45,14 +47,17 @@ pub enum LeafError {
     Crypto(String),
 }
 
+/// By the authority's fingerprint and the host.
+type Kept = Cache<(String, Host), Arc<ServerConfig>>;
+
 /// Makes and keeps the server side of intercepted TLS, by host.
 pub struct Leaves {
     authorities: Arc<Authorities>,
     key: KeyPair,
     signing: Arc<dyn rustls::sign::SigningKey>,
     provider: Arc<rustls::crypto::CryptoProvider>,
-    /// By the authority's fingerprint, too.
-    cache: Cache<(String, Host), Arc<ServerConfig>>,
+    cache: Kept,
+    strangers: Kept,
     counters: Arc<Path>,
 }
 
@@ -74,13 +79,14 @@ impl Leaves {
             .key_provider
             .load_private_key(der)
             .map_err(|_| rcgen::Error::CouldNotParseKeyPair)?;
-        let cache = Cache::builder().max_capacity(HELD).time_to_live(KEPT).build();
+        let kept = |most| Cache::builder().max_capacity(most).time_to_live(KEPT).build();
         Ok(Self {
             authorities,
             key,
             signing,
             provider,
-            cache,
+            cache: kept(HELD),
+            strangers: kept(STRANGERS_HELD),
             counters,
         })
     }
@@ -93,11 +99,23 @@ impl Leaves {
     /// The TLS configuration for a dialled host, signed by the authority that the machine trusts (the current one where it was
     /// told of none); under concurrency each host's leaf is made once.
     pub fn for_host(&self, host: &Host, trusted: Option<&str>) -> Result<Arc<ServerConfig>, LeafError> {
-        let authority = self.authorities.of(trusted);
+        self.find(&self.cache, host, &self.authorities.of(trusted))
+    }
+
+    /// The same for somebody who has not said yet who it is, signed by the current authority.
+    pub fn for_stranger(&self, host: &Host) -> Result<Arc<ServerConfig>, LeafError> {
+        self.find(&self.strangers, host, &self.authorities.current())
+    }
+
+    fn find(&self, kept: &Kept, host: &Host, authority: &Authority) -> Result<Arc<ServerConfig>, LeafError> {
         let key = (authority.fingerprint().to_owned(), host.clone());
-        self.cache
-            .try_get_with(key, || self.make(host, &authority))
-            .map_err(|error: Arc<LeafError>| LeafError::clone(&error))
+        let mut there = true;
+        let found = kept.try_get_with(key, || {
+            there = false;
+            self.make(host, authority)
+        });
+        self.counters.leaf_asked(there);
+        found.map_err(|error: Arc<LeafError>| LeafError::clone(&error))
     }
 
     fn make(&self, host: &Host, authority: &Authority) -> Result<Arc<ServerConfig>, LeafError> {

@@ -8,6 +8,8 @@ use crate::names::resolve::{Known, Resolver};
 use crate::names::synthetic::is_synthetic;
 use crate::session::Session;
 use crate::stream::Stream;
+use arc_swap::ArcSwapOption;
+use rustls::ClientConfig;
 use sallyport_policy::{Destination, Host, Permit};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -36,7 +38,7 @@ pub(super) struct Dialler {
     resolver: Resolver,
     parent: Option<Parent>,
     /// Towards the parent proxy itself, where TLS is spoken to it.
-    parent_tls: Option<TlsConnector>,
+    parent_tls: ArcSwapOption<ClientConfig>,
     limits: Arc<Limits>,
     own: Vec<SocketAddr>,
 }
@@ -57,14 +59,23 @@ impl Dialler {
         own: Vec<SocketAddr>,
         limits: Arc<Limits>,
     ) -> Result<Self, UpstreamFault> {
-        let tls = parent.as_ref().is_some_and(|parent| parent.spec().tls);
-        Ok(Self {
+        let dialler = Self {
             resolver,
-            parent_tls: tls.then(|| trust.to_parent()).transpose()?,
+            parent_tls: ArcSwapOption::empty(),
             parent,
             limits,
             own,
-        })
+        };
+        dialler.trust_anew(trust)?;
+        Ok(dialler)
+    }
+
+    /// Checks the parent proxy with what is trusted now.
+    pub(super) fn trust_anew(&self, trust: &Trust) -> Result<(), UpstreamFault> {
+        if self.parent.as_ref().is_some_and(|parent| parent.spec().tls) {
+            self.parent_tls.store(Some(trust.to_parent()?));
+        }
+        Ok(())
     }
 
     /// Connects to the destination of the permit.
@@ -231,9 +242,10 @@ impl Dialler {
 
     /// TLS to the proxy itself, where it is spoken.
     async fn to_parent(&self, parent: &Parent, stream: TcpStream) -> Result<Stream, UpstreamFault> {
-        let Some(connector) = &self.parent_tls else {
+        let Some(config) = self.parent_tls.load_full() else {
             return Ok(Stream::new(stream));
         };
+        let connector = TlsConnector::from(config);
         let name = server_name(&parent.spec().host)?;
         match timeout(self.limits.upstream_handshake, connector.connect(name, stream)).await {
             Ok(Ok(stream)) => Ok(Stream::new(stream)),

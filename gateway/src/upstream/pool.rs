@@ -1,5 +1,6 @@
 //! Kept upstream connections, never shared between sessions, judged anew each time they are used.
-use super::trust::Fingerprint;
+use super::trust::{Checked, Fingerprint};
+use crate::metrics::path::{Path, UpstreamIdle};
 use crate::payload::Body;
 use hyper::client::conn::{http1, http2};
 use sallyport_policy::Destination;
@@ -14,7 +15,7 @@ pub(super) struct Key {
     pub(super) session: String,
     pub(super) destination: Destination,
     /// Authorities it was checked with; none where it is plain.
-    pub(super) tls: Option<Fingerprint>,
+    pub(super) tls: Option<Checked>,
     /// The client certificate that was shown.
     pub(super) identity: Option<Fingerprint>,
 }
@@ -39,9 +40,16 @@ struct Kept<S> {
     since: Instant,
 }
 
+/// One that waits for its next request.
+#[derive(Debug)]
+struct Idle {
+    kept: Kept<http1::SendRequest<Body>>,
+    _counted: UpstreamIdle,
+}
+
 #[derive(Debug, Default)]
 struct Place {
-    idle: Vec<Kept<http1::SendRequest<Body>>>,
+    idle: Vec<Idle>,
     shared: Option<Kept<http2::SendRequest<Body>>>,
 }
 
@@ -50,14 +58,16 @@ pub(super) struct Pool {
     places: Mutex<HashMap<Key, Place>>,
     idle_limit: Duration,
     idle_count: usize,
+    counters: Arc<Path>,
 }
 
 impl Pool {
-    pub(super) fn new(idle_limit: Duration, idle_count: usize) -> Self {
+    pub(super) fn new(idle_limit: Duration, idle_count: usize, counters: Arc<Path>) -> Self {
         Self {
             places: Mutex::default(),
             idle_limit,
             idle_count,
+            counters,
         }
     }
 
@@ -80,7 +90,7 @@ impl Pool {
                 });
             }
         }
-        while let Some(kept) = place.idle.pop() {
+        while let Some(Idle { kept, .. }) = place.idle.pop() {
             if kept.sender.is_ready() && kept.since.elapsed() < self.idle_limit && admitted(kept.address) {
                 return Some(Connection::Http1 {
                     sender: kept.sender,
@@ -123,13 +133,20 @@ impl Pool {
         });
     }
 
+    /// Drops what was checked with other authorities of the gateway than these. What is at work and comes back later is not found
+    /// under its key any more, and swept.
+    pub(super) fn keep_checked_with(&self, gateway: &Fingerprint) {
+        self.lock()
+            .retain(|key, _| key.tls.is_none_or(|checked| checked.gateway == *gateway));
+    }
+
     /// Drops what is closed or was idle for too long.
     pub(super) fn sweep(&self) {
         let limit = self.idle_limit;
         self.lock().retain(|_, place| {
             place
                 .idle
-                .retain(|kept| kept.sender.is_ready() && kept.since.elapsed() < limit);
+                .retain(|Idle { kept, .. }| kept.sender.is_ready() && kept.since.elapsed() < limit);
             place
                 .shared
                 .take_if(|kept| kept.sender.is_closed() || kept.since.elapsed() >= limit);
@@ -138,6 +155,10 @@ impl Pool {
     }
 
     fn keep(&self, key: Key, kept: Kept<http1::SendRequest<Body>>) {
+        let kept = Idle {
+            kept,
+            _counted: self.counters.upstream_idle(),
+        };
         let mut places = self.lock();
         let idle = &mut places.entry(key).or_default().idle;
         if idle.len() >= self.idle_count {

@@ -2,6 +2,7 @@
 use super::UpstreamFault;
 use super::pool::Connection;
 use crate::ledger::Traffic;
+use crate::metrics::path::UpstreamOpen;
 use crate::payload::Body;
 use http::request::Parts;
 use http::{Request, Response};
@@ -58,12 +59,14 @@ where
 pub(super) async fn http1(
     stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
     address: Option<SocketAddr>,
+    open: UpstreamOpen,
 ) -> Result<Connection, UpstreamFault> {
     let (sender, connection) = hyper::client::conn::http1::Builder::new()
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|error| UpstreamFault::http(&error))?;
     tokio::spawn(async move {
+        let _open = open;
         if let Err(error) = connection.with_upgrades().await {
             tracing::debug!(%error, "an upstream connection ended");
         }
@@ -75,6 +78,7 @@ pub(super) async fn http1(
 pub(super) async fn http2(
     stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
     address: Option<SocketAddr>,
+    open: UpstreamOpen,
 ) -> Result<Connection, UpstreamFault> {
     let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -86,6 +90,7 @@ pub(super) async fn http2(
         .await
         .map_err(|error| UpstreamFault::http(&error))?;
     tokio::spawn(async move {
+        let _open = open;
         if let Err(error) = connection.await {
             tracing::debug!(%error, "an upstream connection ended");
         }

@@ -25,18 +25,20 @@ impl Upstream {
         let dialled = self.dial(route.session, route.permit).await?;
         let (address, notes) = (dialled.address, dialled.notes);
         let connection = match route.tls {
-            false => http1(dialled.stream, address).await?,
+            false => http1(dialled.stream, address, self.counters.upstream_open()).await?,
             true => {
                 let name = trust::server_name(&route.permit.destination().host)?;
                 let handshake = self.http1_only(route)?.connect(name, dialled.stream);
-                let stream = timeout(self.limits.upstream_handshake, handshake)
+                let handshake = timeout(self.limits.upstream_handshake, handshake);
+                let stream = self
+                    .in_turn(route.session, handshake)
                     .await
                     .map_err(|_| {
                         let place = route.permit.destination().to_string();
                         UpstreamFault::HandshakeTimeout(place, self.limits.upstream_handshake)
                     })?
                     .map_err(|error| fault(&error, protocol))?;
-                http1(stream, address).await?
+                http1(stream, address, self.counters.upstream_open()).await?
             }
         };
         let Connection::Http1 { mut sender, .. } = connection else {
@@ -59,7 +61,9 @@ impl Upstream {
     /// The session's connector, which offers HTTP/1.1 alone: what HTTP/2 has instead of upgrades, few upstreams speak.
     fn http1_only(&self, route: Route<'_>) -> Result<TlsConnector, UpstreamFault> {
         let identity = identity(route)?;
-        let connector = self.trust.connector(route.session, identity.as_deref())?;
+        let connector = self
+            .trust
+            .connector(&self.trust.now(), route.session, identity.as_deref())?;
         let mut config = ClientConfig::clone(connector.config());
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(TlsConnector::from(Arc::new(config)))

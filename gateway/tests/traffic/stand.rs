@@ -344,15 +344,23 @@ impl Stand {
 
     /// The records that fit, once there is one.
     pub(crate) async fn records_of(&self, fits: impl Fn(&AuditRecord) -> bool) -> Vec<AuditRecord> {
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-        loop {
-            let records: Vec<_> = self.records(0).await.into_iter().filter(&fits).collect();
-            if !records.is_empty() {
-                return records;
-            }
-            assert!(tokio::time::Instant::now() < deadline, "no such record");
-            tokio::task::yield_now().await;
-        }
+        self.records_until(1, &fits).await;
+        self.records(1).await.into_iter().filter(fits).collect()
+    }
+
+    /// The first records that fit, once there are so many.
+    pub(crate) async fn records_until(
+        &self,
+        count: usize,
+        fits: impl Fn(&AuditRecord) -> bool,
+    ) -> Vec<AuditRecord> {
+        let fitting = self.sink.follow(0).map(Result::unwrap);
+        let fitting = fitting
+            .filter(|record| std::future::ready(record.kind != "session" && fits(record)))
+            .take(count)
+            .collect();
+        let found = tokio::time::timeout(Duration::from_secs(20), fitting).await;
+        found.unwrap_or_else(|_| panic!("no {count} such records"))
     }
 
     /// All records so far, oldest first, once there are at least `count`.

@@ -5,7 +5,10 @@ use rcgen::{CertificateParams, CertifiedKey};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use sallyport_gateway::control::types::Verdict;
+use sallyport_gateway::limits::Limits;
+use sallyport_gateway::names::resolve::Resolver;
 use sallyport_gateway::secret::{SecretStore, Value};
+use sallyport_gateway::upstream::Outlet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::io::AsyncWriteExt;
@@ -302,4 +305,52 @@ async fn a_client_certificate_that_cannot_be_used_is_a_warning_and_a_readable_re
         );
     }
     assert!(shown.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_reload_exchanges_the_operators_authorities_for_new_connections_and_leaves_kept_ones_behind() {
+    for alpn in ["http/1.1", "h2"] {
+        let (sessions, operators, others) = (Roots::new(), Roots::new(), Roots::new());
+        let origin = Origin::echo(&operators, &[alpn]).await;
+        let stand = Stand::with_outlet(&sessions, origin.port, Limits::default(), |_| Outlet {
+            roots_pem: operators.pem().into_bytes(),
+            ..Outlet::new(Resolver::without_servers())
+        })
+        .await;
+        let passes = async || {
+            let told = stand.get("allowed.test", "/").await;
+            assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
+        };
+        let trust = |pem: &str| stand.gateway.trust_upstream(pem.as_bytes());
+        passes().await;
+        passes().await;
+        assert_eq!(origin.connections(), 1, "{alpn}: the connection is kept");
+
+        assert!(!trust(&operators.pem()).unwrap().changed);
+        passes().await;
+        assert_eq!(
+            origin.connections(),
+            1,
+            "{alpn}: the same authorities change nothing"
+        );
+
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert!(trust(broken).is_err(), "no certificate");
+        passes().await;
+        assert_eq!(
+            origin.connections(),
+            1,
+            "{alpn}: what cannot be used changes nothing"
+        );
+
+        let loaded = trust(&others.pem()).unwrap();
+        assert_eq!((loaded.own, loaded.changed), (1, true));
+        let told = stand.get("allowed.test", "/").await;
+        assert!(told.starts_with("HTTP/1.1 502 "), "{alpn}: {told}");
+        assert_eq!(origin.connections(), 2, "{alpn}: dialled anew");
+
+        trust(&operators.pem()).unwrap();
+        passes().await;
+        assert_eq!(origin.connections(), 3, "{alpn}");
+    }
 }
