@@ -1,4 +1,5 @@
 //! What the gateway counts, as OpenMetrics text. Labels are bounded: verdicts, outcomes, and the standing policies.
+pub mod crowds;
 pub mod histogram;
 pub mod path;
 

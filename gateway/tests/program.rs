@@ -42,7 +42,11 @@ impl Running {
     }
 
     fn start_with(state: &Path, arguments: &[&str], log: Stdio) -> Self {
-        let mut child = program(state)
+        Self::of(program(state), arguments, log)
+    }
+
+    fn of(mut command: Command, arguments: &[&str], log: Stdio) -> Self {
+        let mut child = command
             .arg("serve")
             .args(["--dns", "127.0.0.1:1"])
             .args(arguments)
@@ -561,4 +565,34 @@ fn a_collector_that_is_down_is_said_once_and_holds_up_neither_start_nor_end() {
     assert_eq!(said.len(), 1, "{said:?}");
     let wrong = output(state.path(), &["serve", "--otlp", "collector.test"], "");
     assert!(fails_with(2, &wrong).contains("http://HOST:4318"));
+}
+
+#[test]
+fn the_names_that_opentelemetry_has_for_everything_are_known_here_too() {
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", collector.local_addr().unwrap());
+    let state = tempfile::tempdir().unwrap();
+    let mut command = program(state.path());
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", address);
+    command.env("OTEL_SERVICE_NAME", "north-door");
+    command.env("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=staging");
+    let mut gateway = Running::of(command, &[], Stdio::inherit());
+    let mut proxy = std::net::TcpStream::connect(gateway.ready["proxy"].as_str().unwrap()).unwrap();
+    write!(
+        proxy,
+        "GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    assert!(proxy.read_to_string(&mut String::new()).unwrap() > 0);
+    gateway.signal(rustix::process::Signal::TERM);
+    let (mut spans, mut sent) = (collector.accept().unwrap().0, String::new());
+    let words = ["v1/traces", "north-door", "staging"];
+    while !words.iter().all(|word| sent.contains(word)) {
+        let mut piece = [0; 4096];
+        let count = spans.read(&mut piece).unwrap();
+        assert!(count > 0, "{sent}");
+        sent.push_str(&String::from_utf8_lossy(&piece[..count]));
+    }
+    write!(spans, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+    assert!(gateway.child.wait().unwrap().success());
 }

@@ -6,6 +6,7 @@ use crate::Shared;
 use crate::control::types::Verdict;
 use crate::http::refusal::Problem;
 use crate::http::{PeerFault, Version, serve as serve_http};
+use crate::metrics::crowds::Crowd;
 use crate::names::doh;
 use crate::payload::Body;
 use crate::session::Session;
@@ -91,7 +92,8 @@ pub async fn serve(shared: Arc<Shared>, entrance: Arc<Entrance>) {
         match accepted {
             Ok((socket, peer)) => {
                 let Ok(place) = places.clone().try_acquire_owned() else {
-                    tracing::warn!("a tunnel was refused: there are too many");
+                    let crowds = shared.metrics.path().crowds();
+                    crowds.refused(Crowd::Everybody, &peer);
                     continue;
                 };
                 let (shared, entrance) = (shared.clone(), entrance.clone());

@@ -11,6 +11,7 @@ use super::{requests, socks};
 use crate::Shared;
 use crate::control::types::Verdict;
 use crate::http::Version;
+use crate::metrics::crowds::Crowd;
 use crate::session::Session;
 use crate::sniff::ClientHello;
 use crate::stream::Stream;
@@ -64,7 +65,8 @@ pub async fn accept(shared: &Arc<Shared>, socket: &Socket, entrance: Entrance) {
             }
         };
         let Ok(place) = entrance.places.clone().try_acquire_owned() else {
-            tracing::warn!(client = ?accepted.peer, "a proxy connection was refused: there are too many");
+            let crowds = shared.metrics.path().crowds();
+            crowds.refused(Crowd::Everybody, &shown(accepted.peer));
             continue;
         };
         let (shared, entrance) = (shared.clone(), entrance.clone());
@@ -105,10 +107,8 @@ async fn serve(shared: Arc<Shared>, accepted: Accepted, entrance: Entrance) {
                 tracing::debug!(%error, "a proxy connection ended before its first request")
             }
             Err(End::Crowded) => {
-                tracing::warn!(
-                    client = ?caller.client,
-                    "a proxy connection was refused: too many from its address have not said whose they are"
-                );
+                let crowds = shared.metrics.path().crowds();
+                crowds.refused(Crowd::Strangers, &shown(caller.client));
             }
             Err(End::Refused(verdict, why)) => refused(&shared, &caller, verdict, why).await,
         }
@@ -120,6 +120,10 @@ async fn serve(shared: Arc<Shared>, accepted: Accepted, entrance: Entrance) {
             () = door.ended() => {}
         },
     }
+}
+
+fn shown(client: Option<SocketAddr>) -> String {
+    client.map_or_else(|| "no address".to_owned(), |client| client.to_string())
 }
 
 /// What is spoken in the end.

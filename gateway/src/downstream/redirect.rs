@@ -4,6 +4,7 @@ use crate::Shared;
 use crate::connection;
 use crate::control::types::Verdict;
 use crate::intake::Intake;
+use crate::metrics::crowds::Crowd;
 use crate::names::serve;
 use crate::stream::Stream;
 use sallyport_policy::{Destination, Host};
@@ -59,10 +60,8 @@ async fn accepted(shared: Arc<Shared>, session: &str, led: Led, stream: TcpStrea
         return;
     }
     let Some(_place) = door.admit() else {
-        tracing::warn!(
-            session = session.id(),
-            "a connection was refused: the session has too many"
-        );
+        let crowds = shared.metrics.path().crowds();
+        crowds.refused(Crowd::Session, &session.id());
         return;
     };
     if let Err(error) = stream.set_nodelay(true) {

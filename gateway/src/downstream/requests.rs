@@ -9,6 +9,7 @@ use crate::http::pace::InFlight;
 use crate::http::refusal::Problem;
 use crate::http::{Channel, PeerFault, Version, serve as serve_http};
 use crate::intake::Intake;
+use crate::metrics::crowds::Crowd;
 use crate::names::doh;
 use crate::payload::{Body, empty_body};
 use crate::session::Session;
@@ -89,10 +90,8 @@ pub async fn carry(
             match upgrade.await {
                 Ok(stream) => {
                     let Some(_place) = door.admit() else {
-                        tracing::warn!(
-                            session = session.id(),
-                            "a tunnel was refused: the session has too many"
-                        );
+                        let crowds = serving.metrics.path().crowds();
+                        crowds.refused(Crowd::Session, &session.id());
                         return;
                     };
                     let stream = Stream::new(TokioIo::new(stream));

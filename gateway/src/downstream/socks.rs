@@ -8,6 +8,7 @@ use crate::Shared;
 use crate::connection;
 use crate::control::types::Verdict;
 use crate::intake::Intake;
+use crate::metrics::crowds::Crowd;
 use crate::session::Session;
 use crate::stream::Stream;
 use sallyport_policy::Destination;
@@ -152,10 +153,8 @@ async fn open(
     let reply = match place {
         Some(_) => Reply::Succeeded,
         None => {
-            tracing::warn!(
-                session = session.id(),
-                "a SOCKS connection was refused: the session has too many"
-            );
+            let crowds = shared.metrics.path().crowds();
+            crowds.refused(Crowd::Session, &session.id());
             Reply::NotAllowed
         }
     };

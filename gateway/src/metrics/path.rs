@@ -1,4 +1,5 @@
 //! What the data path counts: connections, exchanges, bytes, phases. Additions to atomics and nothing else.
+use super::crowds::Crowds;
 use super::histogram::Histogram;
 use crate::control::types::Verdict;
 use prometheus_client::collector::Collector;
@@ -104,6 +105,7 @@ pub struct Path {
     bytes_in: Count,
     redactions: Count,
     leaves: Count,
+    crowds: Crowds,
     leaf_lookups: Count,
     leaf_misses: Count,
     questions: [Count; QUESTIONS.len()],
@@ -205,6 +207,11 @@ impl Path {
         self.leaves.add(1);
     }
 
+    /// The connections that were closed at once.
+    pub fn crowds(&self) -> &Crowds {
+        &self.crowds
+    }
+
     /// Counts a leaf that was asked for, and whether it was there.
     pub fn leaf_asked(&self, there: bool) {
         self.leaf_lookups.add(1);
@@ -280,6 +287,7 @@ impl Collector for Collected {
             None,
             MetricType::Gauge,
         )?)?;
+        path.crowds.encode(&mut encoder)?;
         path.encode_leaves(&mut encoder)?;
         path.encode_questions(&mut encoder)?;
         path.encode_upstream(&mut encoder)?;

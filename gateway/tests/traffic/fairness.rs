@@ -132,6 +132,9 @@ async fn who_does_not_say_who_it_is_has_few_places_and_whoever_does_has_its_own(
     }
     let mut fifth = stand.dial().await;
     assert_eq!(read_all(&mut fifth).await, "", "closed at once");
+    stand
+        .counts(&["connections_refused_total{of=\"strangers\"} 1"])
+        .await;
     silent.pop();
     // The place is free once the gateway has seen the end of the other.
     let open = loop {

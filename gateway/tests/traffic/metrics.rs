@@ -22,7 +22,7 @@ impl Stand {
     }
 
     /// Waits until the lines are there; what is counted at the end of something comes a little after it.
-    async fn counts(&self, lines: &[&str]) {
+    pub(crate) async fn counts(&self, lines: &[&str]) {
         let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
         loop {
             let text = self.metrics();

@@ -19,16 +19,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
+use tokio_rustls::TlsAcceptor;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, registry};
 
 /// Bodies that were posted, with their paths.
 type Posted = Arc<Mutex<Vec<(String, Bytes)>>>;
 
-/// A collector that takes everything.
-async fn collector() -> (String, Posted) {
+/// A collector that takes everything, over TLS where it has a certificate.
+async fn collector(tls: Option<TlsAcceptor>) -> (String, Posted) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let address = format!("{scheme}://{}", listener.local_addr().unwrap());
     let posted = Posted::default();
     let taking = posted.clone();
     tokio::spawn(async move {
@@ -43,20 +45,34 @@ async fn collector() -> (String, Posted) {
                     Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
                 }
             });
-            tokio::spawn(
-                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
-            );
+            let http = hyper::server::conn::http1::Builder::new();
+            match &tls {
+                None => drop(tokio::spawn(http.serve_connection(TokioIo::new(stream), service))),
+                Some(acceptor) => match acceptor.accept(stream).await {
+                    Ok(stream) => drop(tokio::spawn(http.serve_connection(TokioIo::new(stream), service))),
+                    // A client that does not trust it is part of a test.
+                    Err(_) => continue,
+                },
+            }
         }
     });
     (address, posted)
 }
 
 fn telemetry(address: &str, sample: Option<f64>, limit: Duration) -> Telemetry {
+    trusting(address, (sample, limit), rustls::RootCertStore::empty())
+}
+
+fn trusting(
+    address: &str,
+    (sample, limit): (Option<f64>, Duration),
+    roots: rustls::RootCertStore,
+) -> Telemetry {
     let export = Export {
         collector: Export::address(address).unwrap(),
         sample,
     };
-    Telemetry::start(&export, rustls::RootCertStore::empty(), limit, Handle::current()).unwrap()
+    Telemetry::start(&export, roots, limit, Handle::current()).unwrap()
 }
 
 /// All spans of all bodies.
@@ -106,7 +122,7 @@ async fn a_collector_sees_a_span_for_each_connection_each_exchange_and_its_phase
     let roots = Roots::new();
     let origin = Origin::echo(&roots, &["h2", "http/1.1"]).await;
     let stand = Stand::new(&roots, origin.port).await;
-    let (address, posted) = collector().await;
+    let (address, posted) = collector(None).await;
     let telemetry = telemetry(&address, Some(1.0), Duration::from_secs(10));
     let listening = tracing::subscriber::set_default(registry().with(telemetry.layer()));
     traffic(&stand).await;
@@ -169,13 +185,33 @@ async fn where_nothing_is_sampled_nothing_is_sent() {
     let roots = Roots::new();
     let origin = Origin::echo(&roots, &["http/1.1"]).await;
     let stand = Stand::new(&roots, origin.port).await;
-    let (address, posted) = collector().await;
+    let (address, posted) = collector(None).await;
     let telemetry = telemetry(&address, Some(0.0), Duration::from_secs(10));
     let listening = tracing::subscriber::set_default(registry().with(telemetry.layer()));
     traffic(&stand).await;
     drop(listening);
     tokio::task::spawn_blocking(|| telemetry.finish()).await.unwrap();
     assert!(spans(&posted).is_empty());
+}
+
+#[tokio::test]
+async fn a_collector_behind_tls_gets_spans_where_its_certificate_is_vouched_for_and_nothing_elsewhere() {
+    let roots = Roots::new();
+    let origin = Origin::echo(&roots, &["http/1.1"]).await;
+    let stand = Stand::new(&roots, origin.port).await;
+    let mut trusted = rustls::RootCertStore::empty();
+    for certificate in rustls_pemfile::certs(&mut roots.pem().as_bytes()) {
+        trusted.add(certificate.unwrap()).unwrap();
+    }
+    for (trusted, arrive) in [(trusted, true), (rustls::RootCertStore::empty(), false)] {
+        let (address, posted) = collector(Some(roots.acceptor(&["127.0.0.1"], &[]))).await;
+        let telemetry = trusting(&address, (None, Duration::from_secs(10)), trusted);
+        let listening = tracing::subscriber::set_default(registry().with(telemetry.layer()));
+        traffic(&stand).await;
+        drop(listening);
+        tokio::task::spawn_blocking(|| telemetry.finish()).await.unwrap();
+        assert_eq!(!spans(&posted).is_empty(), arrive);
+    }
 }
 
 #[tokio::test]
