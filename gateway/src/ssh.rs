@@ -17,6 +17,7 @@ mod push;
 mod queue;
 mod sides;
 mod stop;
+mod turn;
 mod upstream;
 
 use crate::Shared;
@@ -24,6 +25,7 @@ use crate::control::types::Verdict;
 use crate::intake::Intake;
 use crate::session::Decided;
 use crate::spoken::Spoken;
+use crate::turns::Owner;
 use agent::Agent;
 use cut::Cuttable;
 use link::Link;
@@ -32,6 +34,7 @@ use russh::server::{Config, RunningSession, run_stream};
 use std::sync::Arc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use turn::Paced;
 
 /// One ssh connection of an agent, of which connecting was decided.
 #[derive(Debug)]
@@ -50,7 +53,9 @@ impl Spoken for Ssh {
             stream,
         } = intake;
         let config = Arc::new(config(&shared));
-        let link = Arc::new(Link::new(shared, session, door, (client, destination)));
+        let owner = Owner::Session(session.id().into());
+        let (stream, entered) = Paced::new(stream, shared.turns.clone(), owner);
+        let link = Arc::new(Link::new(shared, session, door, (client, destination), entered));
         let cut = CancellationToken::new();
         let stream = Cuttable::new(stream, cut.clone());
         let agent = Agent::new(link.clone(), config.max_auth_attempts);

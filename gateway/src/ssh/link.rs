@@ -1,4 +1,5 @@
 //! What everything on one ssh connection of an agent shares, and how the agent logged in.
+use super::turn::Freed;
 use crate::Shared;
 use crate::control::types::Verdict;
 use crate::intake::Door;
@@ -39,6 +40,7 @@ pub(super) struct Link {
     pub(super) destination: Destination,
     client: Option<SocketAddr>,
     log_in: OnceLock<LogIn>,
+    entered: Freed,
     /// Fingerprints of keys that are no placeholders.
     refused: Mutex<Vec<String>>,
     asked: AtomicBool,
@@ -50,6 +52,7 @@ impl Link {
         session: Arc<Session>,
         door: Arc<Door>,
         (client, destination): (Option<SocketAddr>, Destination),
+        entered: Freed,
     ) -> Self {
         Self {
             shared,
@@ -58,6 +61,7 @@ impl Link {
             destination,
             client,
             log_in: OnceLock::new(),
+            entered,
             refused: Mutex::default(),
             asked: AtomicBool::new(false),
         }
@@ -79,6 +83,7 @@ impl Link {
     /// The first log-in counts; the protocol has no second.
     pub(super) fn logged_in(&self, log_in: LogIn) {
         self.log_in.get_or_init(|| log_in);
+        self.entered.set();
     }
 
     /// Remembers a key that opens nothing.

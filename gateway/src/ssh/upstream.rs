@@ -4,8 +4,10 @@ use super::host::Host;
 use super::known::Known;
 use super::link::{Link, LogIn, Shown};
 use super::sides::HostSide;
+use super::turn::Paced;
 use crate::control::types::Verdict;
 use crate::secret::ssh::LogInFault;
+use crate::turns::Owner;
 use crate::upstream::UpstreamFault;
 use russh::client::{self, Config, Handle, connect_stream};
 use russh::{Channel, ChannelMsg, Disconnect, Preferred};
@@ -109,7 +111,9 @@ pub(super) async fn connect(
         ..Config::default()
     };
     let (handler, stranger) = Host::new(known);
-    let handshake = connect_stream(Arc::new(config), dialled.stream, handler);
+    let owner = Owner::Session(link.session.id().into());
+    let (stream, entered) = Paced::new(dialled.stream, link.shared.turns.clone(), owner);
+    let handshake = connect_stream(Arc::new(config), stream, handler);
     let mut handle = timeout(limits.upstream_handshake, handshake)
         .await
         .map_err(|_| slow("finish its handshake", limits.upstream_handshake))?
@@ -124,6 +128,7 @@ pub(super) async fn connect(
     timeout(limit, enter(link, log_in, credential, &mut handle))
         .await
         .map_err(|_| slow("let the user in", limit))??;
+    entered.set();
     let channel = timeout(limit, handle.channel_open_session())
         .await
         .map_err(|_| slow("open a channel", limit))?

@@ -189,3 +189,19 @@ fn a_reloaded_authority_signs_leaves_that_its_first_certificate_verifies() {
         .verify_server_cert(&leaf, &[], &name, &[], rustls::pki_types::UnixTime::now())
         .unwrap();
 }
+
+#[test]
+fn leaves_of_those_who_did_not_say_who_they_are_stay_few_and_push_out_none_of_a_sessions() {
+    let (_directory, leaves) = leaves();
+    let host = Host::parse("allowed.test").unwrap();
+    let kept = leaves.for_host(&host, None).unwrap();
+    for number in 0..STRANGERS_HELD + 100 {
+        let name = Host::parse(&format!("fresh-{number}.test")).unwrap();
+        leaves.for_stranger(&name).unwrap();
+    }
+    leaves.strangers.run_pending_tasks();
+    leaves.cache.run_pending_tasks();
+    assert!(leaves.strangers.entry_count() <= STRANGERS_HELD);
+    assert_eq!(leaves.cache.entry_count(), 1);
+    assert!(Arc::ptr_eq(&kept, &leaves.for_host(&host, None).unwrap()));
+}
