@@ -36,10 +36,10 @@ pub struct Problem {
 impl Problem {
     /// The answer for a request with this method and these headers. `HEAD` gets the same head without a body.
     pub fn respond(&self, method: &Method, asked: &HeaderMap) -> Response<Body> {
-        let (content_type, text) = if is_git(asked) {
-            ("text/plain; charset=utf-8", self.plain())
-        } else {
-            ("application/problem+json", self.document())
+        let (content_type, text) = match Reader::of(asked) {
+            Reader::Git => ("text/plain; charset=utf-8", self.plain()),
+            Reader::GitLfs => ("application/vnd.git-lfs+json", self.document()),
+            Reader::Other => ("application/problem+json", self.document()),
         };
         let mut response = self.answer((self.status, content_type), text.into());
         if method == Method::HEAD {
@@ -104,8 +104,10 @@ impl Problem {
         document.insert("detail".to_owned(), json!(self.detail));
         document.insert("instance".to_owned(), json!(format!("urn:uuid:{}", self.id)));
         document.insert("decision".to_owned(), json!(self.id));
-        // npm and others print this member and nothing else of an answer.
+        // npm and others print one member and nothing else of an answer; git-lfs and gh the other.
         document.insert("error".to_owned(), json!(self.detail));
+        let message = format!("sallyport: {} (decision {})", self.detail, self.id);
+        document.insert("message".to_owned(), json!(message));
         document.insert("proxy_error".to_owned(), json!(self.error));
         if let Some(refusal) = &self.refusal {
             document.insert("rule".to_owned(), json!(refusal.reason.rule));
@@ -135,9 +137,22 @@ pub fn mark_upstream_error(status: StatusCode, headers: &mut HeaderMap) {
     }
 }
 
-/// git prints the body of a failed answer, but only plain text.
-fn is_git(asked: &HeaderMap) -> bool {
-    asked
-        .get(USER_AGENT)
-        .is_some_and(|agent| agent.as_bytes().starts_with(b"git/"))
+/// Programs that show an answer's body in one media type only.
+enum Reader {
+    /// Plain text.
+    Git,
+    /// Its own errors (git-lfs, docs/api/batch.md, "Response Errors").
+    GitLfs,
+    /// Nothing is known of it.
+    Other,
+}
+
+impl Reader {
+    fn of(asked: &HeaderMap) -> Self {
+        match asked.get(USER_AGENT).map(HeaderValue::as_bytes) {
+            Some(agent) if agent.starts_with(b"git/") => Self::Git,
+            Some(agent) if agent.starts_with(b"git-lfs/") => Self::GitLfs,
+            _ => Self::Other,
+        }
+    }
 }

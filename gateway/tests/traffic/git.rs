@@ -35,11 +35,20 @@ pub(crate) struct Forge {
 
 impl Forge {
     pub(crate) async fn new(alpn: &[&str]) -> Self {
+        Self::served(alpn, backend).await
+    }
+
+    /// A forge that answers requests in a way of its own; it is told where the repositories stand.
+    pub(crate) async fn served<F, R>(alpn: &[&str], answer: F) -> Self
+    where
+        F: Fn(PathBuf, Request<Incoming>) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Response<Reply>> + Send + 'static,
+    {
         let folder = tempfile::tempdir().unwrap();
         let bare = folder.path().join("acme/web.git");
         let roots = Roots::new();
         let root = folder.path().to_owned();
-        let origin = Origin::http(&roots, alpn, move |request| backend(root.clone(), request)).await;
+        let origin = Origin::http(&roots, alpn, move |request| answer(root.clone(), request)).await;
         let stand = Stand::new(&roots, origin.port).await;
         stand.put(PUSHES);
         std::fs::write(folder.path().join("ca.pem"), &stand.ca_pem).unwrap();
@@ -92,8 +101,14 @@ impl Forge {
 
     /// One git command through the gateway.
     pub(crate) async fn git(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().await.unwrap()
+    }
+
+    /// The same, not yet started.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let proxy = format!("http://run-1:{}@{}", self.stand.token, self.stand.proxy);
-        Command::new("git")
+        let mut command = Command::new("git");
+        command
             .args(["-c", "user.name=A", "-c", "user.email=a@sallyport.test"])
             .args([
                 "-c",
@@ -112,10 +127,8 @@ impl Forge {
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_TERMINAL_PROMPT", "0")
             .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output()
-            .await
-            .unwrap()
+            .kill_on_drop(true);
+        command
     }
 
     /// One git command that must succeed; what it said.
@@ -173,13 +186,13 @@ impl Forge {
     }
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr].concat();
     String::from_utf8_lossy(&both).into_owned()
 }
 
 /// `git http-backend` as a CGI program (RFC 3875); bodies stream both ways.
-async fn backend(root: PathBuf, request: Request<Incoming>) -> Response<Reply> {
+pub(crate) async fn backend(root: PathBuf, request: Request<Incoming>) -> Response<Reply> {
     let (head, body) = request.into_parts();
     let header = |name: &str| {
         let value = head.headers.get(name).and_then(|value| value.to_str().ok());

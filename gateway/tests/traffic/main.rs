@@ -4,6 +4,7 @@
 mod addresses;
 mod agreement;
 mod bounds;
+mod clones;
 mod compression;
 mod database;
 mod dns;
