@@ -113,6 +113,8 @@ pub struct Limits {
     pub spans: Duration,
     /// How long open exchanges may go on after the gateway was told to stop (10 s). Beyond it: cut.
     pub drain: Duration,
+    /// How much longer a transaction of a database may last then (4 s). Beyond it: ended between two messages.
+    pub transaction: Duration,
 }
 
 impl Limits {
@@ -180,6 +182,7 @@ impl Default for Limits {
             ssh_channels: 64,
             spans: Duration::from_secs(5),
             drain: Duration::from_secs(10),
+            transaction: Duration::from_secs(4),
         }
     }
 }

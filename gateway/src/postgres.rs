@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
+mod binding;
 mod cancel;
 mod entrance;
 mod exit;
@@ -30,6 +31,7 @@ mod outgoing;
 mod relay;
 mod scram;
 mod stop;
+mod turns;
 mod wire;
 
 pub use cancel::Cancels;

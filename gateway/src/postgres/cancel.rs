@@ -124,6 +124,7 @@ pub(super) async fn pass_on(
             stream: crate::stream::Stream::new(dialled.stream),
             address: dialled.address,
             tls: false,
+            end_point: None,
         },
     };
     let broken = |error: std::io::Error| Stop::Broken(format!("the cancel request was not taken: {error}"));

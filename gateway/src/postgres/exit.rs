@@ -1,11 +1,13 @@
 //! The gateway's log-in upstream: TLS where it can be had and must be, and the real password in answer to what is asked.
+use super::binding::end_point;
 use super::entrance::Chosen;
 use super::message::{StartUp, TLS_REQUEST, message, read_error};
-use super::scram::MECHANISM;
+use super::scram::{BOUND_MECHANISM, MECHANISM};
 use super::stop::Stop;
 use super::wire;
 use crate::Shared;
 use crate::secret::SessionSecrets;
+use crate::secret::log_in::{Binding, Password, Scram};
 use crate::session::Session;
 use crate::stream::Stream;
 use crate::upstream::{Dialled, UpstreamFault};
@@ -29,6 +31,8 @@ pub(super) struct Reached {
     pub(super) address: Option<SocketAddr>,
     /// Whether it is encrypted.
     pub(super) tls: bool,
+    /// What binds a log-in to it (`tls-server-end-point`); none without TLS, or where the certificate has no such thing.
+    pub(super) end_point: Option<Vec<u8>>,
 }
 
 /// Makes TLS on a connection that was just dialled, verified for the dialled name. Where the server declines, only a private
@@ -56,8 +60,11 @@ pub(super) async fn reach(
     match word {
         b'S' => {
             let stream = shared.upstream.encrypt(session, permit, line, ALPN).await;
+            let stream = stream.map_err(Stop::Upstream)?;
+            let certificates = stream.get_ref().1.peer_certificates();
             Ok(Reached {
-                stream: Stream::new(stream.map_err(Stop::Upstream)?),
+                end_point: certificates.and_then(|chain| end_point(chain.first()?)),
+                stream: Stream::new(stream),
                 address,
                 tls: true,
             })
@@ -66,6 +73,7 @@ pub(super) async fn reach(
             stream: Stream::new(line),
             address,
             tls: false,
+            end_point: None,
         }),
         b'N' => Err(Stop::Plain),
         _ => Err(Stop::Broken(
@@ -81,7 +89,7 @@ pub(super) async fn log_in(
     chosen: Option<Chosen>,
     secrets: &SessionSecrets,
 ) -> Result<Option<String>, Stop> {
-    let stream = &mut reached.stream;
+    let (stream, end_point) = (&mut reached.stream, reached.end_point.as_deref());
     send(stream, &start_up.written()).await?;
     let mut used = None;
     let mut chosen = chosen;
@@ -124,7 +132,10 @@ pub(super) async fn log_in(
                 let hash = password.postgres_md5(&start_up.user, salt);
                 send(stream, &message(b'p', &[hash.as_bytes(), b"\0"].concat())).await?;
             }
-            (10, mechanisms) => scram(stream, mechanisms, &password, secrets, &used).await?,
+            (10, mechanisms) => {
+                let (mechanism, scram) = choose(mechanisms, end_point, &password)?;
+                prove(stream, mechanism, scram, (secrets, &used)).await?;
+            }
             _ => {
                 return Err(Stop::Wants(
                     "the server wants a log-in of a kind that the gateway does not have",
@@ -136,28 +147,44 @@ pub(super) async fn log_in(
     Err(Stop::Broken("the upstream does not end the log-in".to_owned()))
 }
 
+/// The mechanism that is taken of those that the server offers: the one that is bound to the connection, where both sides have it.
+/// A server that offers none is told that one was to be had, so that nobody between can have taken the offer away
+/// (RFC 5802 section 6).
+fn choose(
+    offered: &[u8],
+    end_point: Option<&[u8]>,
+    password: &Password,
+) -> Result<(&'static str, Scram), Stop> {
+    let offers = |mechanism: &str| {
+        offered
+            .split(|byte| *byte == 0)
+            .any(|name| name == mechanism.as_bytes())
+    };
+    let (mechanism, binding) = match end_point {
+        Some(hash) if offers(BOUND_MECHANISM) => (BOUND_MECHANISM, Binding::EndPoint(hash)),
+        Some(_) if offers(MECHANISM) => (MECHANISM, Binding::NotOffered),
+        None if offers(MECHANISM) => (MECHANISM, Binding::None),
+        _ => {
+            return Err(Stop::Wants(
+                "the server offers no SASL mechanism that the gateway has",
+                "It has SCRAM-SHA-256, and SCRAM-SHA-256-PLUS over TLS.",
+            ));
+        }
+    };
+    Ok((mechanism, password.scram(binding)))
+}
+
 /// SCRAM up to the server's proof that it knows the password too.
-async fn scram(
+async fn prove(
     stream: &mut Stream,
-    mechanisms: &[u8],
-    password: &crate::secret::log_in::Password,
-    secrets: &SessionSecrets,
-    used: &Option<String>,
+    mechanism: &str,
+    mut scram: Scram,
+    (secrets, used): (&SessionSecrets, &Option<String>),
 ) -> Result<(), Stop> {
-    if !mechanisms
-        .split(|byte| *byte == 0)
-        .any(|name| name == MECHANISM.as_bytes())
-    {
-        return Err(Stop::Wants(
-            "the server offers no SASL mechanism that the gateway has",
-            "It has SCRAM-SHA-256.",
-        ));
-    }
     let broken = |error: io::Error| Stop::Broken(format!("the upstream breaks SCRAM: {error}"));
-    let mut scram = password.scram();
     let first = scram.first();
     let length = (first.len() as u32).to_be_bytes();
-    let initial = [MECHANISM.as_bytes(), b"\0", &length, &first].concat();
+    let initial = [mechanism.as_bytes(), b"\0", &length, &first].concat();
     send(stream, &message(b'p', &initial)).await?;
     let server_first = next(stream, 11, secrets, used).await?;
     let last = scram.answer(&server_first).map_err(broken)?;

@@ -1,8 +1,10 @@
 //! PURE: what the upstream says after the log-in, with values taken out and the key of its cancel requests replaced.
 use super::frames::{Frames, Part};
 use super::message::{Key, head, key_data, key_message};
+use super::turns::{READY, Turns};
 use crate::secret::{Redactor, SessionSecrets};
 use bytes::{BufMut, BytesMut};
+use std::sync::Arc;
 
 /// Messages of a server after a log-in (documentation, 55.7), without those of replication.
 const KNOWN: &[u8] = b"123ACDEGHIKNSTVZcdnst";
@@ -22,6 +24,8 @@ pub(super) struct Broken(String);
 pub(super) struct Incoming<F> {
     frames: Frames,
     redactor: Option<Redactor>,
+    turns: Arc<Turns>,
+    kind: u8,
     /// The key that is being read.
     key: Option<Vec<u8>>,
     own_key: F,
@@ -29,10 +33,12 @@ pub(super) struct Incoming<F> {
 
 impl<F: FnMut(Key) -> Option<Key>> Incoming<F> {
     /// With the redactor of a session. `own_key` turns the upstream's key into the one that the client is told; none for no key.
-    pub(super) fn new(secrets: &SessionSecrets, own_key: F) -> Self {
+    pub(super) fn new(secrets: &SessionSecrets, turns: Arc<Turns>, own_key: F) -> Self {
         Self {
             frames: Frames::default(),
             redactor: secrets.redactor(),
+            turns,
+            kind: 0,
             key: None,
             own_key,
         }
@@ -69,6 +75,7 @@ impl<F: FnMut(Key) -> Option<Key>> Incoming<F> {
         if !KNOWN.contains(&kind) {
             return Err(Broken(format!("a message of kind {:?}", char::from(kind))));
         }
+        self.kind = kind;
         if kind != KEY_DATA {
             head(kind, length, out);
             return Ok(());
@@ -81,6 +88,9 @@ impl<F: FnMut(Key) -> Option<Key>> Incoming<F> {
     }
 
     fn body(&mut self, body: &[u8], out: &mut BytesMut) {
+        if let (READY, [status]) = (self.kind, body) {
+            self.turns.answered(*status);
+        }
         match (&mut self.key, &mut self.redactor) {
             (Some(key), _) => key.extend_from_slice(body),
             (None, Some(redactor)) => redactor.push(body, out),
@@ -109,7 +119,6 @@ mod tests {
     use crate::postgres::message::message;
     use crate::secret::{Binding, Value};
     use proptest::prelude::*;
-    use std::sync::Arc;
 
     const SECRET: &str = "s3cretPassw0rd";
     const PLACEHOLDER: &str = "q7adexYbbuz1fo";
@@ -145,7 +154,7 @@ mod tests {
             let bodies: Vec<String> = bodies.into_iter().map(str::to_owned).collect();
             let clean: Vec<String> = bodies.iter().map(|body| body.replace(SECRET, PLACEHOLDER)).collect();
             let secrets = secrets();
-            let mut incoming = Incoming::new(&secrets, |told| (told == key(1)).then(|| key(2)));
+            let mut incoming = Incoming::new(&secrets, Arc::default(), |told| (told == key(1)).then(|| key(2)));
             let mut out = BytesMut::new();
             for piece in stream(&bodies, &key(1)).chunks(size) {
                 incoming.take(piece, false, &mut out).unwrap();
@@ -157,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_message_is_all_that_is_taken_where_only_that_is_wanted() {
-        let mut incoming = Incoming::new(&secrets(), Some);
+        let mut incoming = Incoming::new(&secrets(), Arc::default(), Some);
         let (mut out, two) = (
             BytesMut::new(),
             [message(b'D', b"one"), message(b'D', b"two")].concat(),
@@ -174,7 +183,7 @@ mod tests {
         for kind in [b'R', b'W', b'v', b'p'] {
             let asked = message(kind, &[0, 0, 0, 3]);
             assert!(
-                Incoming::new(&secrets(), Some)
+                Incoming::new(&secrets(), Arc::default(), Some)
                     .take(&asked, false, &mut BytesMut::new())
                     .is_err()
             );

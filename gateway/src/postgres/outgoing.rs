@@ -1,8 +1,10 @@
 //! PURE: what the client says after its log-in, held against the real values before it goes on.
 use super::frames::{Frames, Part};
 use super::message::head;
+use super::turns::Turns;
 use crate::secret::{BodyGuard, Leak, SessionSecrets};
 use bytes::{BufMut, BytesMut};
+use std::sync::Arc;
 
 /// Messages of a client (documentation, 55.7): all but those of a log-in.
 const KNOWN: &[u8] = b"BCDEFHPQSXcdf";
@@ -28,6 +30,7 @@ pub(super) enum Cut {
 pub(super) struct Outgoing {
     frames: Frames,
     guard: Option<BodyGuard>,
+    turns: Arc<Turns>,
     kind: u8,
     /// Whether the guard may hold back the end of what was copied.
     copying: bool,
@@ -36,10 +39,11 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     /// With the guard of a session.
-    pub(super) fn new(secrets: &SessionSecrets) -> Self {
+    pub(super) fn new(secrets: &SessionSecrets, turns: Arc<Turns>) -> Self {
         Self {
             frames: Frames::default(),
             guard: secrets.body_guard(),
+            turns,
             kind: 0,
             copying: false,
             over: false,
@@ -84,6 +88,7 @@ impl Outgoing {
             )));
         }
         self.kind = kind;
+        self.turns.asked(kind);
         if self.is_cut_anew() {
             self.copying = true;
             return Ok(());
@@ -142,7 +147,6 @@ mod tests {
     use crate::postgres::message::message;
     use crate::secret::{Binding, Value};
     use proptest::prelude::*;
-    use std::sync::Arc;
 
     const SECRET: &str = "s3cretPassw0rd";
 
@@ -154,7 +158,7 @@ mod tests {
             value: Some(Arc::new(Value::new(SECRET.into()))),
             old_values: Vec::new(),
         };
-        Outgoing::new(&SessionSecrets::new(vec![binding]).unwrap())
+        Outgoing::new(&SessionSecrets::new(vec![binding]).unwrap(), Arc::default())
     }
 
     /// What is let go of messages that come in pieces of this size.

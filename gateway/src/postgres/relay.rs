@@ -4,13 +4,15 @@ use super::incoming::{Broken, Incoming};
 use super::message::Key;
 use super::outgoing::{Cut, Outgoing};
 use super::stop::Stop;
+use super::turns::Turns;
 use crate::Shared;
-use crate::lasting::{Hold, over};
+use crate::lasting::{Hold, Over, over};
 use crate::session::exceeded::Bound;
 use crate::session::quota::Pass;
 use crate::stream::Stream;
 use bytes::BytesMut;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -54,18 +56,19 @@ impl Relay<'_> {
         let secrets = self.hold.session.secrets();
         let mut own_key = own_key;
         let mut given = None;
-        let mut incoming = Incoming::new(&secrets, |key| {
+        let turns = Arc::new(Turns::default());
+        let mut incoming = Incoming::new(&secrets, turns.clone(), |key| {
             given = own_key(key);
             given.as_ref().map(|given: &Given| given.own().clone())
         });
-        let mut outgoing = Outgoing::new(&secrets);
+        let mut outgoing = Outgoing::new(&secrets, turns.clone());
         let mut pending = BytesMut::from(greeting);
         let (mut from_client, mut to_client) = tokio::io::split(client);
         let (mut from_upstream, mut to_upstream) = tokio::io::split(upstream);
         let ended = tokio::select! {
             ended = self.outwards(&mut from_client, &mut to_upstream, &mut outgoing) => ended,
             ended = self.inwards(&mut from_upstream, &mut to_client, &mut incoming, &mut pending) => ended,
-            over = over(self.shared, self.hold, self.shared.limits.tunnel_idle) => Err(Stop::Over(over)),
+            over = self.over(&turns) => Err(Stop::Over(over)),
         };
         let ended = match ended {
             Ok(ending) => Ended::Closed(ending),
@@ -80,6 +83,18 @@ impl Relay<'_> {
         self.hold.traffic.redacted(incoming.redacted());
         self.hold.traffic.remark(outgoing.remarks());
         ended
+    }
+
+    /// Resolves when the gateway must end it. Where the gateway stops, what is under way may end first.
+    async fn over(&self, turns: &Turns) -> Over {
+        let limits = &self.shared.limits;
+        match over(self.shared, self.hold, limits.tunnel_idle).await {
+            Over::Stopping => tokio::select! {
+                () = self.hold.door.ended() => Over::Session,
+                _ = tokio::time::timeout(limits.transaction, turns.rest()) => Over::Stopping,
+            },
+            over => over,
+        }
     }
 
     /// From the client to the upstream.

@@ -6,6 +6,8 @@ use std::num::NonZeroU32;
 
 /// Name of the mechanism.
 pub(super) const MECHANISM: &str = "SCRAM-SHA-256";
+/// The same, bound to the TLS connection (RFC 7677); towards upstreams alone.
+pub(super) const BOUND_MECHANISM: &str = "SCRAM-SHA-256-PLUS";
 /// PostgreSQL's own number of rounds.
 const ROUNDS: NonZeroU32 = NonZeroU32::new(4096).expect("not zero");
 

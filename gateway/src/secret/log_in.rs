@@ -31,6 +31,17 @@ impl fmt::Debug for Password {
     }
 }
 
+/// What a proof of the password is bound to (RFC 5802 section 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Binding<'a> {
+    /// There is nothing to bind it to.
+    None,
+    /// There is, and the server does not offer to.
+    NotOffered,
+    /// The server's certificate: its hash as `tls-server-end-point` (RFC 5929 section 4).
+    EndPoint(&'a [u8]),
+}
+
 /// The client's side of SCRAM-SHA-256 with a real password.
 pub struct Scram(ScramSha256);
 
@@ -61,9 +72,14 @@ impl Password {
         md5_hash(user.as_bytes(), self.0.bytes(), salt)
     }
 
-    /// Begins SCRAM-SHA-256 (RFC 5802, RFC 7677) without channel binding.
-    pub fn scram(&self) -> Scram {
-        Scram(ScramSha256::new(self.0.bytes(), ChannelBinding::unsupported()))
+    /// Begins SCRAM-SHA-256 (RFC 5802, RFC 7677).
+    pub fn scram(&self, binding: Binding<'_>) -> Scram {
+        let binding = match binding {
+            Binding::None => ChannelBinding::unsupported(),
+            Binding::NotOffered => ChannelBinding::unrequested(),
+            Binding::EndPoint(hash) => ChannelBinding::tls_server_end_point(hash.to_vec()),
+        };
+        Scram(ScramSha256::new(self.0.bytes(), binding))
     }
 
     /// Writes PostgreSQL's `PasswordMessage` with the password itself. The connection must be encrypted.

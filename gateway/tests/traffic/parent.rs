@@ -24,8 +24,8 @@ const HOSTS: [(&str, &str); 2] = [("far.test", "10.9.9.9"), ("opaque.test", "10.
 const PASSWORD: &str = "a corporate password";
 
 /// A proxy that notes the heads of what it is asked, gives an answer, and connects everything to one port of loopback.
-struct Proxy {
-    url: String,
+pub(crate) struct Proxy {
+    pub(crate) url: String,
     asked: Arc<Mutex<Vec<String>>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -37,7 +37,7 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
-    async fn new(port: u16, answer: &'static str) -> Self {
+    pub(crate) async fn new(port: u16, answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -65,12 +65,13 @@ impl Proxy {
         Self { url, asked, task }
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }
 
-const OPEN: &str = "HTTP/1.1 200 Connection established\r\nVia: 1.1 corp\r\n\r\n";
+/// The answer to a CONNECT that is granted.
+pub(crate) const OPEN: &str = "HTTP/1.1 200 Connection established\r\nVia: 1.1 corp\r\n\r\n";
 
 async fn serve(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,

@@ -1,9 +1,18 @@
 //! What must not pass to a database does not, and a connection that is ended is told so.
-use crate::database::{DATABASE, both, said};
-use crate::stand::SECRET;
+use crate::database::{DATABASE, Database, both, said};
+use crate::origin::{NAMES, Roots};
+use crate::parent::{OPEN, Proxy};
+use crate::stand::{SECRET, Stand};
 use futures_util::{SinkExt, TryStreamExt};
 use sallyport_gateway::control::types::Verdict;
+use sallyport_gateway::limits::Limits;
+use sallyport_gateway::names::resolve::Resolver;
+use sallyport_gateway::secret::SecretStore;
+use sallyport_gateway::upstream::{Outlet, Parent, ParentSpec};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 /// The SQLSTATE and the message of an error that the gateway made.
 fn told(error: &tokio_postgres::Error) -> (String, String) {
@@ -105,8 +114,15 @@ async fn a_session_that_ends_and_a_gateway_that_stops_are_told_as_a_shutdown() {
     assert_eq!(code, "57P01");
     assert!(message.contains("the session ended"), "{message}");
 
-    // In the middle of a large answer: the message that has begun is given whole first.
-    let (stand, _database) = both().await;
+    // In the middle of a large answer for which there is no time: the message that has begun is given whole first.
+    let roots = Roots::new();
+    let database = Database::start(&roots, &NAMES).await;
+    let limits = Limits {
+        transaction: Duration::ZERO,
+        ..Limits::default()
+    };
+    let stand = Stand::with_limits(&roots, database.port, limits).await;
+    stand.put(DATABASE);
     let client = stand.client("shop").await;
     let rows = "SELECT repeat('x', 1000) FROM generate_series(1, 200000)";
     let rows = client.query_raw(rows, Vec::<String>::new()).await.unwrap();
@@ -124,6 +140,42 @@ async fn a_session_that_ends_and_a_gateway_that_stops_are_told_as_a_shutdown() {
     let ((code, message), ()) = tokio::join!(reading, stand.gateway.drain());
     assert_eq!(code, "57P01");
     assert!(message.contains("the gateway stops"), "{message}");
+}
+
+#[tokio::test]
+async fn a_gateway_that_stops_ends_who_rests_at_once_and_lets_transactions_come_to_their_end() {
+    let (stand, database) = both().await;
+    let log_in = async || stand.log_in("shop", &stand.password()).await.unwrap();
+    let (_resting, resting_connection) = log_in().await;
+    let (busy, busy_connection) = log_in().await;
+    let working = async {
+        busy.batch_execute("CREATE TABLE kept (number int); BEGIN; INSERT INTO kept VALUES (1)")
+            .await
+            .unwrap();
+        let resting = async {
+            let (code, message) = told(&resting_connection.await.unwrap_err());
+            assert!(
+                code == "57P01" && message.contains("the gateway stops"),
+                "{code} {message}"
+            );
+        };
+        // The one that rests is told that the gateway stops: only then the other goes on.
+        let going_on = async {
+            resting.await;
+            busy.batch_execute("INSERT INTO kept SELECT generate_series(2, 100000)")
+                .await
+                .unwrap();
+            let counted = busy.query_one("SELECT count(*) FROM kept", &[]).await.unwrap();
+            assert_eq!(counted.get::<_, i64>(0), 100_000);
+            busy.batch_execute("COMMIT").await.unwrap();
+        };
+        tokio::join!(stand.gateway.drain(), going_on);
+    };
+    let (ended, ()) = tokio::join!(busy_connection, working);
+    assert_eq!(told(&ended.unwrap_err()).0, "57P01");
+    let admin = database.admin_of("shop").await;
+    let kept = admin.query_one("SELECT count(*) FROM kept", &[]).await.unwrap();
+    assert_eq!(kept.get::<_, i64>(0), 100_000);
 }
 
 #[tokio::test]
@@ -169,4 +221,88 @@ async fn encryption_is_asked_for_in_every_way_that_clients_know() {
     tunnel.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]).await.unwrap();
     assert_eq!(tunnel.read_u8().await.unwrap(), b'S');
     assert!(stand.tls_over(tunnel, Some("other.test"), &[]).await.is_err());
+}
+
+/// Stands between the gateway and a server, with a certificate of its own that the gateway trusts.
+async fn between(roots: &Roots, server: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let acceptor = roots.acceptor(&NAMES, &[]);
+    let mut trusted = rustls::RootCertStore::empty();
+    for certificate in rustls_pemfile::certs(&mut roots.pem().as_bytes()) {
+        trusted.add(certificate.unwrap()).unwrap();
+    }
+    let config = rustls::ClientConfig::builder()
+        .with_root_certificates(trusted)
+        .with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut asked = [0; 8];
+            client.read_exact(&mut asked).await.unwrap();
+            client.write_all(b"S").await.unwrap();
+            let mut client = acceptor.accept(client).await.unwrap();
+            let mut line = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
+            line.write_all(&asked).await.unwrap();
+            assert_eq!(line.read_u8().await.unwrap(), b'S');
+            let name = "allowed.test".try_into().unwrap();
+            let mut line = connector.connect(name, line).await.unwrap();
+            // Whoever closes first is no matter here.
+            let _ended = tokio::io::copy_bidirectional(&mut client, &mut line).await;
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_log_in_is_bound_to_its_connection_so_that_nobody_stands_between_gateway_and_server() {
+    let roots = Roots::new();
+    let database = Database::start(&roots, &NAMES).await;
+    let port = between(&roots, database.port).await;
+    let stand = Arc::new(Stand::new(&roots, port).await);
+    stand.put(DATABASE);
+    let query = |name: &str| format!("user=agent dbname={name}");
+    let (_, complaint) = said(&stand.psql("allowed.test", &query("shop"), "SELECT 1").await);
+    assert!(complaint.contains("channel binding check failed"), "{complaint}");
+    assert!(complaint.contains("The server itself says so"), "{complaint}");
+    // What is not bound passes: whoever stands there is no stranger to TLS.
+    let (answer, complaint) = said(&stand.psql("allowed.test", &query("clear"), "SELECT 1").await);
+    assert_eq!(answer, "1", "{complaint}");
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_spoken_to_at_a_private_address_and_refused_at_a_public_one() {
+    let roots = Roots::new();
+    let database = Database::start(&roots, &[]).await;
+    // The proxy leads everywhere to the server, whatever address it is asked for.
+    let proxy = Proxy::new(database.port, OPEN).await;
+    let spec = ParentSpec::read(&proxy.url).unwrap();
+    let outlet = |store: &Arc<SecretStore>| Outlet {
+        parent: Some(Parent::new(spec, store)),
+        ..Outlet::new(Resolver::without_servers())
+    };
+    let stand = Arc::new(Stand::with_outlet(&roots, database.port, Limits::default(), outlet).await);
+    let policy = DATABASE.replacen("127.0.0.0/8", "10.0.0.0/8", 1);
+    let ask = async |address: &str| {
+        stand.put_hosts("run-1", &policy, &[("allowed.test", address)]);
+        said(
+            &stand
+                .psql("allowed.test", "user=agent dbname=shop", "SELECT 1")
+                .await,
+        )
+    };
+    assert_eq!(ask("10.9.9.9").await.0, "1");
+    let (answer, complaint) = ask("203.0.113.5").await;
+    assert!(
+        complaint.contains("`allowed.test` does not speak TLS")
+            && complaint.contains("private addresses alone"),
+        "{answer}{complaint}"
+    );
+    let denied = stand.records_of(|record| record.verdict == Verdict::Denied).await;
+    assert_eq!(denied[0].credentials_used, Vec::<String>::new());
+    let asked = proxy.asked();
+    assert!(
+        asked.last().unwrap().starts_with("CONNECT 203.0.113.5:"),
+        "{asked:?}"
+    );
 }
