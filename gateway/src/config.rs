@@ -1,6 +1,7 @@
 //! Configuration: the only reader of arguments, environment, and the files that they name. Raw first, then resolved.
 use crate::audit::records::Range;
 use crate::downstream::wanted::{SessionListener, Wanted};
+use crate::names::server::NameServer;
 use crate::secret::source::Variables;
 use crate::start::{RootFiles, Serve};
 use crate::telemetry::Export;
@@ -110,9 +111,10 @@ struct RawServe {
     /// Name at or under which a newly made authority may vouch for hosts, and for no others; may be given several times
     #[arg(long, value_name = "NAME", value_parser = dns_name)]
     ca_permit: Vec<String>,
-    /// Name server to ask instead of the system's, as ADDRESS or ADDRESS:PORT; may be given several times
-    #[arg(long, value_name = "ADDRESS", value_parser = name_server)]
-    dns: Vec<SocketAddr>,
+    /// Name server to ask instead of the system's, as ADDRESS[:PORT], or as tls://ADDRESS[:PORT][#NAME] for DNS over TLS, where NAME is
+    /// its certificate's; may be given several times
+    #[arg(long, value_name = "SERVER", value_parser = NameServer::read)]
+    dns: Vec<NameServer>,
 }
 
 /// What to do with the local store.
@@ -293,12 +295,6 @@ fn dns_name(text: &str) -> Result<String, String> {
         Host::Name(name) => Ok(name.to_string()),
         Host::Address(_) => Err("an address is no name".to_owned()),
     }
-}
-
-fn name_server(text: &str) -> Result<SocketAddr, String> {
-    text.parse::<SocketAddr>()
-        .or_else(|_| text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53)))
-        .map_err(|_| "not an address, nor an address and port".to_owned())
 }
 
 fn network(text: &str) -> Result<IpNet, String> {

@@ -129,10 +129,14 @@ impl Doors {
     }
 
     fn make(&self, session: &Session) -> Door {
+        let limits = &self.limits;
+        let fresh = || Table::new(session.id(), limits.names).telling_refused(limits.refused_names);
+        let names = fresh().kept_in(&session.names_file()).unwrap_or_else(|error| {
+            tracing::error!(%error, session = session.id(), "its synthetic addresses will not outlive a restart");
+            fresh()
+        });
         Door {
-            names: Arc::new(
-                Table::new(session.id(), self.limits.names).telling_refused(self.limits.refused_names),
-            ),
+            names: Arc::new(names),
             connections: Arc::new(Semaphore::new(self.limits.connections)),
             tunnels: Arc::new(Semaphore::new(self.limits.tunnels)),
             handshakes: Semaphore::new(self.limits.handshakes),

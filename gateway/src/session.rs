@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -93,6 +94,10 @@ impl Session {
     /// Id, equal to the run's.
     pub fn id(&self) -> &str {
         &self.id
+    }
+    /// Where the names that it has synthetic addresses for outlive the process.
+    pub fn names_file(&self) -> PathBuf {
+        self.keeper.names(&self.id)
     }
     /// Facts vouched for.
     pub fn who(&self) -> Arc<Who> {

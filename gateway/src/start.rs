@@ -14,6 +14,7 @@ use crate::downstream::mtls::Entrance;
 use crate::downstream::wanted::{self, Wanted};
 use crate::limits::Limits;
 use crate::names::resolve::Resolver;
+use crate::names::server::NameServer;
 use crate::secret::source::Variables;
 use crate::secret::{SecretStore, Sources};
 use crate::session::Sessions;
@@ -21,8 +22,8 @@ use crate::ssh::host_key::HostKey;
 use crate::standing::{self, Standing};
 use crate::telemetry::Export;
 use crate::tls::authorities::Authorities;
-use crate::upstream::{Outlet, Parent, ParentSpec, Roots};
-use crate::{Assembly, Gateway};
+use crate::upstream::{Outlet, Parent, ParentSpec, Roots, trusting};
+use crate::{Assembly, AssemblyError, Gateway};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -64,7 +65,7 @@ pub struct Serve {
     /// Names that a newly made authority may vouch for; none means every host.
     pub ca_permitted: Vec<String>,
     /// Name servers; none means the system's.
-    pub dns: Vec<SocketAddr>,
+    pub dns: Vec<NameServer>,
     /// Variables that bindings may name.
     pub variables: Variables,
 }
@@ -203,6 +204,9 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
                 .map_err(|error| StartError::Metrics { address, error })?,
         ),
     };
+    let over_tls = serve.dns.iter().any(NameServer::is_over_tls);
+    let trust = over_tls.then(|| trusting(&serve.upstream_roots_pem));
+    let resolver = Resolver::new(&serve.dns, trust.transpose().map_err(AssemblyError::from)?)?;
     let control = control::bind(&serve.control)?;
     let handover = control::bind(&serve.handover)?;
     let gateway = Gateway::new(Assembly {
@@ -213,7 +217,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
         upstream: Outlet {
             roots_pem: serve.upstream_roots_pem,
             parent: serve.parent.map(|spec| Parent::new(spec, &store)),
-            ..Outlet::new(Resolver::new(&serve.dns)?)
+            ..Outlet::new(resolver)
         },
         ways: Ways {
             tunnel: entrance,

@@ -24,6 +24,16 @@ pub struct StateError {
     what: String,
 }
 
+impl StateError {
+    /// What went wrong with a file or folder beside.
+    pub(crate) fn new(path: &Path, what: impl ToString) -> Self {
+        Self {
+            path: path.to_owned(),
+            what: what.to_string(),
+        }
+    }
+}
+
 /// One file.
 pub(crate) struct StateFile {
     path: PathBuf,

@@ -16,7 +16,7 @@ pub use dial::Dialled;
 pub use fault::UpstreamFault;
 pub use line::Line;
 pub use parent::{Direct, Parent, ParentSpec};
-pub use trust::{Roots, roots};
+pub use trust::{Roots, roots, trusting};
 
 use crate::ledger::Traffic;
 use crate::limits::Limits;

@@ -2,6 +2,8 @@
 
 #[path = "../../src/names/answer.rs"]
 pub mod answer;
+#[path = "../../src/names/kept.rs"]
+pub mod kept;
 #[path = "../../src/names/known.rs"]
 pub mod known;
 #[path = "../../src/names/refused.rs"]

@@ -43,7 +43,10 @@ fn a_name_server_needs_no_port() {
     };
     assert_eq!(
         serve.dns,
-        ["192.0.2.1:53".parse().unwrap(), "[::1]:5353".parse().unwrap()]
+        [
+            NameServer::read("192.0.2.1:53").unwrap(),
+            NameServer::read("[::1]:5353").unwrap()
+        ]
     );
     assert!(Arguments::try_parse_from(["g", "serve", "--state", "/s", "--dns", "example.com"]).is_err());
 }

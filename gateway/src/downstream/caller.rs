@@ -2,6 +2,8 @@
 use super::strangers::Place;
 use crate::Shared;
 use crate::session::Session;
+use http::uri::Authority;
+use sallyport_policy::Host;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -23,9 +25,19 @@ pub struct Caller {
     pub client: Option<SocketAddr>,
     /// Its place among those who have not said who they are.
     pub stranger: Option<Arc<Place>>,
+    /// What it calls the proxy itself, where it speaks TLS to it.
+    pub proxy: Option<Host>,
 }
 
 impl Caller {
+    /// Whether an authority is that of the proxy itself: over HTTP/2 every request has one.
+    pub fn means_proxy(&self, authority: &Authority) -> bool {
+        let named = Host::parse(authority.host().trim_matches(['[', ']']));
+        self.proxy
+            .as_ref()
+            .is_some_and(|own| named.is_ok_and(|host| host == *own))
+    }
+
     /// The session of this client, with what it said of itself: name and password.
     pub fn session(&self, shared: &Shared, said: Option<(&str, &str)>) -> Option<Arc<Session>> {
         match &self.owner {

@@ -231,6 +231,7 @@ async fn answer(shared: Arc<Shared>, session: Arc<Session>, request: Request<Inc
         owner: Owner::Listener(session.id().into()),
         client: None,
         stranger: None,
+        proxy: None,
     };
     requests::carry(shared, session, caller, request).await
 }

@@ -86,6 +86,7 @@ async fn serve(shared: Arc<Shared>, accepted: Accepted, entrance: Entrance) {
         owner: entrance.owner.clone(),
         client: accepted.peer,
         stranger: None,
+        proxy: None,
     };
     let door = match &entrance.owner {
         Owner::Token => None,
@@ -169,7 +170,9 @@ async fn begin(
             Opening::Http2 => Spoken::Http(Version::Http2),
             Opening::Socks5 => Spoken::Socks,
             Opening::Tls(hello) if !inside => {
-                stream = accept_tls(shared, stream, &hello, (caller, local)).await?;
+                let (encrypted, proxy) = accept_tls(shared, stream, &hello, (caller, local)).await?;
+                stream = encrypted;
+                caller.proxy = Some(proxy);
                 inside = true;
                 continue;
             }
@@ -203,13 +206,14 @@ fn late(stream: &Stream) -> End {
     }
 }
 
-/// TLS to the proxy itself, with a leaf for the name that the client asks for, else for the address that it dialled.
+/// TLS to the proxy itself, with a leaf for the name that the client asks for, else for the address that it dialled; and that name or
+/// address.
 async fn accept_tls(
     shared: &Shared,
     stream: Stream,
     hello: &ClientHello,
     (caller, local): (&Caller, Option<SocketAddr>),
-) -> Result<Stream, End> {
+) -> Result<(Stream, Host), End> {
     let malformed = |why: String| End::Refused(Verdict::Malformed, format!("TLS to the proxy: {why}"));
     let host = match (&hello.server_name, local) {
         (Some(name), _) => Host::parse(name).map_err(|fault| malformed(fault.to_string()))?,
@@ -235,11 +239,10 @@ async fn accept_tls(
         Some(session) => turns::Owner::Session(session.id().into()),
         None => turns::Owner::Stranger(caller.client.map(|client| client.ip())),
     };
-    shared
-        .turns
-        .take(turn, shaking)
-        .await
-        .map_err(|fault| malformed(fault.to_string()))
+    match shared.turns.take(turn, shaking).await {
+        Ok(stream) => Ok((stream, proxy.host)),
+        Err(fault) => Err(malformed(fault.to_string())),
+    }
 }
 
 /// Says why something is not served, in its own words where it has some.

@@ -51,7 +51,8 @@ pub async fn serve(shared: Arc<Shared>, stream: Stream, version: Version, caller
 /// One request to the proxy itself.
 async fn answer(shared: Arc<Shared>, caller: Caller, request: Request<Incoming>) -> Response<Body> {
     // To the gateway itself, not through it: a client of DNS over HTTPS logs in as at any server.
-    let names = doh::is_query(&request) && request.uri().authority().is_none();
+    let authority = request.uri().authority();
+    let names = doh::is_query(&request) && authority.is_none_or(|authority| caller.means_proxy(authority));
     let known = owner(&shared, &caller, request.headers(), &PROXY_AUTHORIZATION);
     let known = known.or_else(|| {
         names

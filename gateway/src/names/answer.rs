@@ -9,7 +9,7 @@ use sallyport_policy::Host;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Seconds for which an answer may be kept, at most: short, since a restarted gateway learns names anew.
+/// Seconds for which an answer may be kept, at most: short, since a name that is allowed or refused now may not be later.
 pub const TTL: u32 = 10;
 /// Largest query and answer over UDP (RFC 6891; answers here are far smaller).
 pub const UDP_BYTES: usize = 4096;

@@ -1,12 +1,14 @@
 //! Names to addresses, as the gateway itself sees them; whether an address may be dialled is not decided here.
 pub use super::known::Known;
+use super::server::NameServer;
 
 use crate::session::Session;
 use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+use hickory_resolver::config::ResolverConfig;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use rustls::ClientConfig;
 use sallyport_policy::Host;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 /// Names whose answers are kept at most.
@@ -31,8 +33,9 @@ pub struct ResolverError(String);
 pub struct LookupError(pub String);
 
 impl Resolver {
-    /// With these servers; with the system's configuration where there are none.
-    pub fn new(servers: &[SocketAddr]) -> Result<Self, ResolverError> {
+    /// With these servers; with the system's configuration where there are none. `trust` is how those are known that are asked
+    /// over TLS; without it none of them is.
+    pub fn new(servers: &[NameServer], trust: Option<ClientConfig>) -> Result<Self, ResolverError> {
         let fail = |error: &dyn std::fmt::Display| ResolverError(error.to_string());
         let builder = if servers.is_empty() {
             TokioResolver::builder_tokio().map_err(|error| fail(&error))?
@@ -40,11 +43,14 @@ impl Resolver {
             let config = ResolverConfig::from_parts(
                 None,
                 Vec::new(),
-                servers.iter().map(|server| name_server(*server)).collect(),
+                servers.iter().map(NameServer::config).collect(),
             );
             TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
         };
-        let mut builder = builder;
+        let mut builder = match trust {
+            Some(trust) => builder.with_tls_config(trust),
+            None => builder,
+        };
         let options = builder.options_mut();
         options.cache_size = KEPT;
         options.positive_max_ttl = Some(KEPT_LONGEST);
@@ -110,15 +116,4 @@ impl Resolver {
             .map_err(|error| LookupError(format!("`{name}`: {error}")))?;
         Ok(found.iter().collect())
     }
-}
-
-fn name_server(address: SocketAddr) -> NameServerConfig {
-    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()]
-        .into_iter()
-        .map(|mut connection| {
-            connection.port = address.port();
-            connection
-        })
-        .collect();
-    NameServerConfig::new(address.ip(), true, connections)
 }

@@ -1,8 +1,11 @@
 //! Synthetic addresses: each stands for one name of one session, for as long as the session lives.
+use super::kept::NameFile;
 use super::refused::Refused;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -14,8 +17,7 @@ const V6_PREFIX: [u16; 4] = [0xfd5a, 0x11e9, 0x0a7e, 0x0000];
 /// Addresses in the IPv4 range; the first and the last are not used.
 const SLOTS: u32 = 1 << 17;
 
-/// The names of one session and their addresses. The same name gets the same address again after a restart, unless two
-/// names fall together.
+/// The names of one session and their addresses.
 #[derive(Debug)]
 pub struct Table {
     salt: String,
@@ -29,6 +31,15 @@ pub struct Table {
 struct Entries {
     by_name: HashMap<String, u32>,
     by_slot: HashMap<u32, String>,
+    /// Where they outlive the process.
+    file: Option<NameFile>,
+}
+
+impl Entries {
+    fn put(&mut self, slot: u32, name: &str) {
+        self.by_name.insert(name.to_owned(), slot);
+        self.by_slot.insert(slot, name.to_owned());
+    }
 }
 
 /// The table holds as many names as it may.
@@ -56,6 +67,23 @@ impl Table {
         }
     }
 
+    /// With the names that a file has, and further ones kept there.
+    pub fn kept_in(self, path: &Path) -> io::Result<Self> {
+        let (file, names) = NameFile::open(path)?;
+        let mut entries = self.entries.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (slot, name) in names.into_iter().take(self.limit) {
+            let free = !entries.by_slot.contains_key(&slot) && !entries.by_name.contains_key(&name);
+            if free && is_usable(slot) {
+                entries.put(slot, &name);
+            }
+        }
+        entries.file = Some(file);
+        Ok(Self {
+            entries: Mutex::new(entries),
+            ..self
+        })
+    }
+
     /// The names whose refusal the machine was told.
     pub fn refused(&self) -> &Refused {
         &self.refused
@@ -69,8 +97,10 @@ impl Table {
             None if entries.by_name.len() >= self.limit => return Err(Full(self.limit)),
             None => {
                 let slot = self.free_slot(&entries, name);
-                entries.by_name.insert(name.to_owned(), slot);
-                entries.by_slot.insert(slot, name.to_owned());
+                entries.put(slot, name);
+                if let Some(Err(error)) = entries.file.as_mut().map(|file| file.add(slot, name)) {
+                    tracing::warn!(%error, "a restart will forget a synthetic address");
+                }
                 slot
             }
         };
@@ -106,9 +136,14 @@ impl Table {
             .fold(0u32, |number, byte| number << 8 | u32::from(*byte));
         (0..SLOTS)
             .map(|step| start.wrapping_add(step) % SLOTS)
-            .find(|slot| *slot != 0 && *slot != SLOTS - 1 && !entries.by_slot.contains_key(slot))
+            .find(|slot| is_usable(*slot) && !entries.by_slot.contains_key(slot))
             .unwrap_or(1)
     }
+}
+
+/// Whether an address of the ranges is used: not the first and not the last.
+fn is_usable(slot: u32) -> bool {
+    (1..SLOTS - 1).contains(&slot)
 }
 
 /// Whether an address is one that the gateway makes up; such an address is never dialled.
@@ -160,6 +195,24 @@ mod tests {
         let of = |salt| Table::new(salt, 100).addresses("allowed.test").unwrap();
         assert_eq!(of("run-1"), of("run-1"));
         assert_ne!(of("run-1"), of("run-2"));
+    }
+
+    #[test]
+    fn a_restarted_table_leads_back_from_every_address_and_gives_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run-1.names");
+        let kept = |limit| Table::new("run-1", limit).kept_in(&path).unwrap();
+        let names: Vec<String> = (0..500).map(|number| format!("{number}.test")).collect();
+        let before: Vec<_> = {
+            let table = kept(1000);
+            names.iter().map(|name| table.addresses(name).unwrap()).collect()
+        };
+        let after = kept(1000);
+        for (name, (four, six)) in names.iter().zip(before).rev() {
+            assert_eq!(after.name(four.into()).as_ref(), Some(name));
+            assert_eq!(after.addresses(name), Ok((four, six)));
+        }
+        assert_eq!(kept(500).addresses("one-more.test"), Err(Full(500)));
     }
 
     #[test]

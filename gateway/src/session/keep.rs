@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use sallyport_policy::Grant;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 
 const SESSIONS: Table = Table::new("sessions");
 /// Bytes sent out under each bounded rule of a session.
@@ -37,29 +39,44 @@ pub struct Certificate {
     pub expires_at: Timestamp,
 }
 
-/// The file of sessions.
-pub(super) struct Keeper(StateFile);
+/// Folder of the files in which the names of sessions outlive the process.
+const NAMES: &str = "names";
+
+/// The file of sessions, and the folder beside it.
+pub(super) struct Keeper {
+    file: StateFile,
+    names: PathBuf,
+}
 
 impl Keeper {
     /// Opens the file, or makes it.
     pub(super) fn open(folder: &Path) -> Result<Self, StateError> {
         let mend = "the supervisor then opens its sessions anew, with new placeholders";
-        Ok(Self(StateFile::open(
-            folder,
-            "sessions.redb",
-            &[SESSIONS, SPENT],
-            mend,
-        )?))
+        let names = folder.join(NAMES);
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&names)
+            .map_err(|error| StateError::new(&names, error))?;
+        Ok(Self {
+            file: StateFile::open(folder, "sessions.redb", &[SESSIONS, SPENT], mend)?,
+            names,
+        })
+    }
+
+    /// Where the names of a session are kept. No id leads out of the folder, since none has a slash.
+    pub(super) fn names(&self, id: &str) -> PathBuf {
+        self.names.join(format!("{id}.{NAMES}"))
     }
 
     /// Every session; an entry that does not fit its checksum is an error.
     pub(super) fn all(&self) -> Result<Vec<(String, Kept)>, StateError> {
-        self.0.range(SESSIONS, "", None)
+        self.file.range(SESSIONS, "", None)
     }
 
     /// One session.
     pub(super) fn load(&self, id: &str) -> Result<Option<Kept>, StateError> {
-        self.0.get(SESSIONS, id)
+        self.file.get(SESSIONS, id)
     }
 
     /// Writes a session; durable when it returns.
@@ -69,7 +86,7 @@ impl Keeper {
 
     /// Bytes sent out so far, by rule; nothing where none was ever written.
     pub(super) fn spent(&self, id: &str) -> Result<BTreeMap<String, u64>, StateError> {
-        Ok(self.0.get(SPENT, id)?.unwrap_or_default())
+        Ok(self.file.get(SPENT, id)?.unwrap_or_default())
     }
 
     /// Writes bytes sent out; durable when it returns.
@@ -78,14 +95,21 @@ impl Keeper {
     }
 
     fn write(&self, table: Table, id: &str, value: &impl Serialize) -> Result<(), StateError> {
-        let mut changes = self.0.change()?;
+        let mut changes = self.file.change()?;
         changes.put(table, id, value)?;
         changes.commit()
     }
 
     /// Removes a session; durable when it returns.
     pub(super) fn remove(&self, id: &str) -> Result<(), StateError> {
-        let mut changes = self.0.change()?;
+        let names = self.names(id);
+        match std::fs::remove_file(&names) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StateError::new(&names, error));
+            }
+            _ => {}
+        }
+        let mut changes = self.file.change()?;
         changes.remove(SESSIONS, id)?;
         changes.remove(SPENT, id)?;
         changes.commit()

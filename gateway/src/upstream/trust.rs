@@ -163,6 +163,14 @@ impl Trust {
     }
 }
 
+/// How servers that are no session's are known: by the system's authorities and those in `roots_pem`, which are the operator's to mend.
+pub fn trusting(roots_pem: &[u8]) -> Result<ClientConfig, UpstreamFault> {
+    let trust = Trust::new(roots_pem)?;
+    let mut config = trust.make(&trust.now(), "", None)?;
+    config.alpn_protocols.clear();
+    Ok(config)
+}
+
 /// The name that the upstream's certificate must be for: the canonical one that was decided.
 pub(super) fn server_name(host: &Host) -> Result<ServerName<'static>, UpstreamFault> {
     match host {

@@ -171,6 +171,50 @@ async fn an_alias_needs_no_rule_but_its_addresses_are_judged() {
 }
 
 #[tokio::test]
+async fn a_chain_of_aliases_that_ends_at_localhost_or_a_private_address_is_refused() {
+    for (answers, chain, range) in [
+        (
+            &["127.0.0.1", "::1"][..],
+            "one.test. two.test. localhost.",
+            "loopback",
+        ),
+        (&["10.1.2.3"], "one.test. two.test. three.test.", "private"),
+        (&["169.254.169.254"], "one.test. metadata.test.", "metadata"),
+        // The name server leaves it to whoever asks to know that address.
+        (&[], "one.test. localhost.", "loopback"),
+    ] {
+        let dns = Dns::new(answers, Some(chain)).await;
+        let (stand, origin) = stand(&dns).await;
+        stand.put(&policy("looked-up.test", "127.9.9.9/32"));
+        let answer = get(&stand, "looked-up.test").await;
+        assert!(
+            answer.starts_with("HTTP/1.1 403 ") && answer.contains(range),
+            "{chain}: {answer}"
+        );
+        assert_eq!(origin.connections(), 0);
+    }
+}
+
+#[tokio::test]
+async fn name_servers_are_asked_over_tls_and_believed_only_by_their_certificate() {
+    let (roots, others) = (Roots::new(), Roots::new());
+    let origin = Origin::echo(&roots, &["http/1.1"]).await;
+    for (trusted, name, reached) in [
+        (&roots, "dns.test", true),
+        (&roots, "another.test", false),
+        (&others, "dns.test", false),
+    ] {
+        let dns = Dns::new(&["127.0.0.1"], None).await;
+        let resolver = dns.over_tls(&roots, trusted, name).await;
+        let stand = Stand::with_resolver(&roots, origin.port, Limits::default(), resolver).await;
+        stand.put_hosts("run-1", crate::stand::POLICY, &[]);
+        let answer = stand.get("allowed.test", "/looked-up").await;
+        assert_eq!(answer.contains("GET /looked-up"), reached, "{name}: {answer}");
+        assert_eq!(!dns.asked().is_empty(), reached, "{name}: {:?}", dns.asked());
+    }
+}
+
+#[tokio::test]
 async fn a_connection_has_one_look_up_and_requests_on_it_have_none() {
     let roots = Roots::new();
     let dns = Dns::new(&["127.0.0.1"], None).await;

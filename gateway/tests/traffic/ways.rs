@@ -208,6 +208,31 @@ async fn real_curl_speaks_tls_to_the_proxy() {
     assert_eq!(document["status"], 403);
 }
 
+#[tokio::test]
+async fn real_curl_asks_for_names_over_https_and_comes_by_the_addresses_that_stand_for_them() {
+    let (roots, origin) = origin().await;
+    let stand = Stand::new(&roots, origin.port).await;
+    let folder = tempfile::tempdir().unwrap();
+    let names = format!("https://run-1:{}@{}/dns-query", stand.token, stand.proxy);
+    // SOCKS 5 with addresses: curl looks the name up itself, at the gateway.
+    let proxy = format!("socks5://run-1:{}@{}", stand.token, stand.proxy);
+    let arguments = ["--doh-url", &names, "--proxy", &proxy];
+    for (name, status) in [("allowed.test", 200), ("denied.test", 403)] {
+        let url = format!("https://{}/by-address", stand.at(name));
+        let with_status = [&arguments[..], &["-w", "\n%{http_code} %{remote_ip}"]].concat();
+        let output = curl(&stand, folder.path(), &with_status, &url).await;
+        let text = String::from_utf8(output.stdout).unwrap();
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            text.contains(&format!("\n{status} ")),
+            "{name}: {text} {complaint}"
+        );
+    }
+    let records = stand.records(2).await;
+    let addresses = records.iter().filter(|record| record.host.starts_with("198."));
+    assert_eq!(addresses.count(), 0, "names are recorded: {records:#?}");
+}
+
 /// A stand whose clients on 127/8 are a load balancer.
 async fn balanced(roots: &Roots, port: u16) -> Stand {
     let limits = Limits {
