@@ -149,6 +149,11 @@ impl Ledger {
         self.record.path = Some(escape(path));
     }
 
+    /// Notes as whom an agent logs in over ssh.
+    pub fn login(&mut self, user: &str) {
+        self.record.login = Some(escape(user));
+    }
+
     /// Says of what kind the record is, once that is known.
     pub fn kind(&mut self, kind: &'static str) {
         kind.clone_into(&mut self.record.kind);

@@ -24,6 +24,7 @@ mod sealed;
 mod skip;
 pub mod source;
 pub mod ssh;
+mod ssh_key;
 pub mod store;
 mod stray;
 pub mod substitute;
@@ -234,9 +235,13 @@ impl SessionSecrets {
         ] {
             scrub(text);
         }
-        for text in [record.method.as_mut(), record.path.as_mut()]
-            .into_iter()
-            .flatten()
+        for text in [
+            record.method.as_mut(),
+            record.path.as_mut(),
+            record.login.as_mut(),
+        ]
+        .into_iter()
+        .flatten()
         {
             scrub(text);
         }

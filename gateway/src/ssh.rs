@@ -7,7 +7,6 @@ mod asked;
 mod cut;
 mod exchange;
 mod flow;
-mod git;
 mod host;
 pub mod host_key;
 mod known;

@@ -135,6 +135,7 @@ impl Bounds {
                 self.all(moments, case)
             }
             Shape::Postgres(login) => self.all(vec![Moment::Postgres(login.clone())], case),
+            Shape::Ssh(ssh) => self.all(vec![Moment::Ssh(ssh.clone())], case),
             Shape::Connect => self.connection(case, "the client left before it asked for anything"),
             Shape::Tls => self.connection(case, "what is inside the TLS that was passed unread is not known"),
             // It was refused after its bytes were seen.

@@ -160,7 +160,7 @@ impl Learner {
             last: recorded.at,
             id: recorded.id.to_string(),
             sample: match recorded.shape {
-                Shape::Http { .. } | Shape::Postgres(_) => recorded.subject(),
+                Shape::Http { .. } | Shape::Postgres(_) | Shape::Ssh(_) => recorded.subject(),
                 Shape::Stream => format!("opaque {}", recorded.destination),
                 Shape::Tls | Shape::Connect => format!("connect {}", recorded.destination),
             },
@@ -227,6 +227,15 @@ fn unfit(recorded: &Recorded<'_>) -> Option<String> {
             .ambiguity()
             .map(|reason| format!("its path can be read in more than one way: {reason}")),
         Shape::Postgres(_) => Some("rules with `protocol: postgres` are written by hand".to_owned()),
+        Shape::Ssh(ssh) => Some(match ssh.git {
+            Some(_) => {
+                "rules with `protocol: git` for ssh, and the host's `known-hosts`, are written by hand"
+                    .to_owned()
+            }
+            None => {
+                "rules with `protocol: ssh`, and the host's `known-hosts`, are written by hand".to_owned()
+            }
+        }),
         Shape::Connect | Shape::Stream | Shape::Tls => None,
     }
 }
@@ -236,7 +245,7 @@ fn key(recorded: &Recorded<'_>, path: &str) -> Option<Key> {
         Shape::Http { method, tls, .. } => (Kind::Http { tls: (*tls)? }, method.to_string()),
         Shape::Tls => (Kind::Tls, String::new()),
         Shape::Stream => (Kind::Stream, String::new()),
-        Shape::Connect | Shape::Postgres(_) => return None,
+        Shape::Connect | Shape::Postgres(_) | Shape::Ssh(_) => return None,
     };
     let path = ids::without(path);
     // What is no pattern, or means another path than it says, cannot stand in a rule.

@@ -1,10 +1,14 @@
 //! Lines of the network log, reduced to what can be decided again.
+use crate::git_command::git_command;
 use crate::request_text::written;
-use crate::{CanonicalPath, Destination, Host, Moment, PostgresRequest, Request, Who};
+use crate::{CanonicalPath, Destination, Host, Moment, PostgresRequest, Request, SshRequest, Who};
 use percent_encoding::percent_decode_str;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+
+/// What stands at the end of a path that the record has the beginning of.
+const CUT: char = '…';
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -97,6 +101,8 @@ pub enum Shape<'a> {
     },
     /// A log-in to PostgreSQL.
     Postgres(PostgresRequest),
+    /// A command over ssh.
+    Ssh(SshRequest),
 }
 
 /// Why a line is no record.
@@ -139,6 +145,8 @@ struct Raw<'a> {
     method: Option<Text<'a>>,
     #[serde(borrow)]
     path: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    login: Option<Text<'a>>,
     verdict: Verdict,
     #[serde(borrow)]
     rule: Text<'a>,
@@ -217,6 +225,13 @@ impl<'a> Raw<'a> {
             ("postgres", Some(method), Some(path)) if method.0 == "LOGIN" => {
                 return Ok(log_in(&path.0).map(Shape::Postgres));
             }
+            ("ssh", None, _) => Shape::Connect,
+            ("ssh", Some(method), Some(path)) => {
+                let login = self.login.as_ref();
+                return Ok(login
+                    .and_then(|user| command(&user.0, &method.0, &path.0))
+                    .map(Shape::Ssh));
+            }
             _ => return Ok(None),
         }))
     }
@@ -251,6 +266,23 @@ fn log_in(path: &str) -> Option<PostgresRequest> {
     })
 }
 
+/// A command of this user. None for what no policy decides, such as a port that was to be forwarded, and where the record has only
+/// the beginning of a command of git's.
+fn command(user: &str, method: &str, text: &str) -> Option<SshRequest> {
+    let git = match method {
+        "exec" if text.starts_with("git-") => match git_command(text.as_bytes()) {
+            None if text.ends_with(CUT) => return None,
+            git => git,
+        },
+        "exec" | "shell" | "subsystem" => None,
+        _ => return None,
+    };
+    Some(SshRequest {
+        user: user.to_owned(),
+        git,
+    })
+}
+
 /// Canonical paths are ASCII: the mark at the end of a cut one is not.
 fn whole_path(text: &str) -> Result<Option<CanonicalPath>, RecordFault> {
     if !text.is_ascii() {
@@ -266,14 +298,18 @@ impl Recorded<'_> {
     pub fn subject(&self) -> String {
         use crate::host::shown;
         let place = &self.destination;
+        let asked = |moment| {
+            written(&Request {
+                destination: place.clone(),
+                moment,
+            })
+        };
         match &self.shape {
             Shape::Connect => format!("connect {place}"),
             Shape::Stream => format!("stream {place}"),
             Shape::Tls => format!("tls {place}"),
-            Shape::Postgres(login) => written(&Request {
-                destination: place.clone(),
-                moment: Moment::Postgres(login.clone()),
-            }),
+            Shape::Postgres(login) => asked(Moment::Postgres(login.clone())),
+            Shape::Ssh(ssh) => asked(Moment::Ssh(ssh.clone())),
             Shape::Http { method, path, tls } => {
                 let (scheme, usual) = match tls {
                     Some(false) => ("http://", 80),

@@ -139,8 +139,10 @@ fn requests(recorded: &Recorded<'_>) -> Vec<Request> {
         destination: recorded.destination.clone(),
         moment,
     };
-    if let Shape::Postgres(login) = &recorded.shape {
-        return vec![request(Moment::Postgres(login.clone()))];
+    match &recorded.shape {
+        Shape::Postgres(login) => return vec![request(Moment::Postgres(login.clone()))],
+        Shape::Ssh(ssh) => return vec![request(Moment::Ssh(ssh.clone()))],
+        _ => {}
     }
     let Shape::Http { method, path, tls } = &recorded.shape else {
         return vec![request(Moment::Connect), request(Moment::Opaque)];

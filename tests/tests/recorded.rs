@@ -67,6 +67,17 @@ async fn stage() -> Stage {
         open,
         ended,
         record(["GET", "docs.test", "/a"], Verdict::Observed, "default"),
+        AuditRecord {
+            kind: "ssh".to_owned(),
+            port: 22,
+            login: Some("git".to_owned()),
+            tls: None,
+            ..record(
+                ["exec", "forge.test", "git-upload-pack '/acme/web.git'"],
+                Verdict::Allowed,
+                "forge",
+            )
+        },
         record(["GET", "paste.test", "/a"], Verdict::Denied, "default"),
     ] {
         sink.write(record).await.expect("durable");
@@ -97,6 +108,7 @@ const SAME: &str = "version: 1
 rules:
   - {id: api, to: {host: api.test}, who: {team: web}, effect: allow}
   - {id: docs, to: {host: [docs.test, guide.test]}, effect: allow}
+  - {id: forge, to: {host: forge.test, port: 22, protocol: git, repository: acme/web, access: read}, effect: allow}
 ";
 
 #[tokio::test]
@@ -105,7 +117,7 @@ async fn a_policy_is_replayed_against_the_stored_log() {
     let (code, text) = policy(&stage, &["replay", "FILE", "--since", "1h"], SAME);
     assert_eq!(code, Some(0), "{text}");
     assert!(
-        text.starts_with("4 requests, "),
+        text.starts_with("5 requests, "),
         "one exchange is one request: {text}"
     );
     let narrow = SAME.replace("team: web", "team: data");
@@ -113,6 +125,12 @@ async fn a_policy_is_replayed_against_the_stored_log() {
     assert_eq!(code, Some(4), "{text}");
     let report: serde_json::Value = serde_json::from_str(&text).expect("a document");
     assert_eq!(report["counts"]["blocked"], 2, "{text}");
+    let fewer = SAME.replace("repository: acme/web", "repository: acme/docs");
+    let (code, text) = policy(&stage, &["replay", "FILE", "--since", "1h"], &fewer);
+    assert!(
+        code == Some(4) && text.contains("ssh git@forge.test:22 git-upload-pack"),
+        "{text}"
+    );
     assert_eq!(report["hosts"]["groups"][0]["host"], "api.test");
     assert_eq!(report["agents"]["groups"][0]["user"], "ada");
 }
@@ -130,6 +148,7 @@ async fn what_a_run_did_is_learnt_and_passes_its_own_tests() {
         assert!(text.contains(part), "{part}\n{text}");
     }
     assert!(!text.contains("paste"), "{text}");
+    assert!(text.contains("rules with `protocol: git` for ssh"), "{text}");
     let (code, told) = policy(&stage, &["test", "FILE"], &text);
     assert_eq!(code, Some(0), "{told}");
 }

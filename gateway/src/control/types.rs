@@ -254,11 +254,14 @@ pub struct AuditRecord {
     pub host: String,
     /// Port.
     pub port: u16,
-    /// HTTP method, if any; `LOGIN` or `CANCEL` of PostgreSQL.
+    /// HTTP method, if any; `LOGIN` or `CANCEL` of PostgreSQL; `exec`, `shell`, `subsystem` or `forward` of ssh.
     pub method: Option<String>,
     /// Canonical path without query, if any; control characters escaped, bounded. `/DATABASE/ROLE` of a PostgreSQL log-in,
     /// percent-encoded.
     pub path: Option<String>,
+    /// User name over ssh, with which the agent logs in and the gateway upstream; absent elsewhere, and in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
     /// What was decided.
     pub verdict: Verdict,
     /// Rule that decided.
@@ -313,6 +316,7 @@ impl AuditRecord {
             port: 0,
             method: None,
             path: None,
+            login: None,
             verdict,
             rule: String::new(),
             reason: String::new(),

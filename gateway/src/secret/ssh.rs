@@ -1,22 +1,16 @@
 //! Logging in over ssh: placeholder keys and passwords are recognised, the real ones are used here and never handed out.
+pub use super::ssh_key::NoKey;
+use super::ssh_key::{Key, RsaKey, SignFault};
 use super::{Binding, SessionSecrets, Value};
 use russh::client::{Handle, Handler, KeyboardInteractiveAuthResponse};
 use russh::keys::key::safe_rng;
 use russh::keys::ssh_key::LineEnding;
-use russh::keys::{PrivateKey, PrivateKeyWithHashAlg, PublicKey, decode_secret_key};
+use russh::keys::{HashAlg, PrivateKey, PrivateKeyWithHashAlg, PublicKey};
 use sallyport_policy::Place;
 use std::sync::Arc;
 
 /// How often a host may ask for a password in the interactive way, each time with one question.
 const QUESTIONS: usize = 3;
-
-/// Why a value is no key. The operator's to mend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "its value is no private key that is read here: it must be Ed25519 or ECDSA, in the form of OpenSSH, PKCS#8 or SEC 1, \
-     without a passphrase"
-)]
-pub struct NoKey;
 
 /// Why a log-in could not be tried to its end.
 #[derive(Debug, thiserror::Error)]
@@ -32,31 +26,22 @@ pub enum LogInFault {
     Broken(#[from] russh::Error),
 }
 
-/// A fresh private key of the kind that a value is, in OpenSSH's form.
+/// A fresh private key of the kind that stands for a value, in OpenSSH's form.
 pub fn mint_key(value: &Value) -> Result<String, NoKey> {
-    let algorithm = key(value)?.algorithm();
-    let minted = PrivateKey::random(&mut safe_rng(), algorithm).map_err(|_| NoKey)?;
+    let kind = Key::read(value)?.placeholder_kind();
+    let minted = PrivateKey::random(&mut safe_rng(), kind).map_err(|_| NoKey)?;
     let text = minted.to_openssh(LineEnding::LF).map_err(|_| NoKey)?;
     Ok(text.to_string())
 }
 
-/// Whether a placeholder is a key of the kind that a value is, and another one.
+/// Whether a placeholder is a key of the kind that stands for a value, and another one.
 pub fn is_key_like(placeholder: &str, value: &Value) -> bool {
-    match (PrivateKey::from_openssh(placeholder), key(value)) {
+    match (PrivateKey::from_openssh(placeholder), Key::read(value)) {
         (Ok(placeholder), Ok(real)) => {
-            placeholder.algorithm() == real.algorithm() && placeholder.public_key() != real.public_key()
+            placeholder.algorithm() == real.placeholder_kind() && !real.is(placeholder.public_key())
         }
         _ => false,
     }
-}
-
-fn key(value: &Value) -> Result<PrivateKey, NoKey> {
-    let text = std::str::from_utf8(value.bytes()).map_err(|_| NoKey)?;
-    let key = decode_secret_key(text, None).map_err(|_| NoKey)?;
-    if key.is_encrypted() {
-        return Err(NoKey);
-    }
-    Ok(key)
 }
 
 impl SessionSecrets {
@@ -105,14 +90,34 @@ impl SessionSecrets {
             .and_then(|binding| binding.value.as_ref())
             .ok_or(LogInFault::NoValue)?;
         if *place == Place::SshKey {
-            let key = PrivateKeyWithHashAlg::new(Arc::new(key(value)?), None);
-            return Ok(host.authenticate_publickey(user, key).await?.success());
+            return match Key::read(value)? {
+                Key::Common(key) => {
+                    let key = PrivateKeyWithHashAlg::new(Arc::from(key), None);
+                    Ok(host.authenticate_publickey(user, key).await?.success())
+                }
+                Key::Rsa(key) => by_rsa(user, key, host).await,
+            };
         }
         let password = std::str::from_utf8(value.bytes()).map_err(|_| LogInFault::NoValue)?;
         if host.authenticate_password(user, password).await?.success() {
             return Ok(true);
         }
         interactive(user, password, host).await
+    }
+}
+
+/// With the better of the hashes that the host takes; the better one where it does not say (RFC 8332 section 3.3).
+async fn by_rsa<H: Handler>(user: &str, mut key: RsaKey, host: &mut Handle<H>) -> Result<bool, LogInFault> {
+    let hash = host.best_supported_rsa_hash().await?.flatten();
+    let hash = Some(hash.unwrap_or(HashAlg::Sha512));
+    let public = key.public()?;
+    let shown = host
+        .authenticate_publickey_with(user, public, hash, &mut key)
+        .await;
+    match shown {
+        Ok(result) => Ok(result.success()),
+        Err(SignFault::Key(fault)) => Err(fault.into()),
+        Err(SignFault::Broken(_)) => Err(russh::Error::SendError.into()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The server that agents speak with: who logs in with what, which channels open, what is refused on each.
 use super::asked::is_passed;
 use super::exchange::{self, Line};
-use super::link::{Link, LogIn, Shown};
+use super::link::{Forwarded, Link, LogIn, Shown};
 use super::means::Means;
 use russh::keys::{HashAlg, PublicKey};
 use russh::server::{
@@ -189,7 +189,7 @@ impl Handler for Agent {
         _session: &mut Session,
     ) -> Result<(), Self::Error> {
         self.link
-            .refuse_forwarding(&format!("{host_to_connect}:{port_to_connect}"))
+            .refuse_forwarding(Forwarded::Ports, &format!("{host_to_connect}:{port_to_connect}"))
             .await;
         reply.reject(no_forwarding()).await;
         Ok(())
@@ -202,7 +202,7 @@ impl Handler for Agent {
         reply: ChannelOpenHandle,
         _session: &mut Session,
     ) -> Result<(), Self::Error> {
-        self.link.refuse_forwarding(socket_path).await;
+        self.link.refuse_forwarding(Forwarded::Ports, socket_path).await;
         reply.reject(no_forwarding()).await;
         Ok(())
     }
@@ -213,7 +213,26 @@ impl Handler for Agent {
         port: &mut u32,
         _session: &mut Session,
     ) -> Result<bool, Self::Error> {
-        self.link.refuse_forwarding(&format!("{address}:{port}")).await;
+        let target = format!("{address}:{port}");
+        self.link.refuse_forwarding(Forwarded::Ports, &target).await;
+        Ok(false)
+    }
+
+    async fn streamlocal_forward(
+        &mut self,
+        socket_path: &str,
+        _session: &mut Session,
+    ) -> Result<bool, Self::Error> {
+        self.link.refuse_forwarding(Forwarded::Ports, socket_path).await;
+        Ok(false)
+    }
+
+    async fn agent_request(
+        &mut self,
+        _channel: ChannelId,
+        _session: &mut Session,
+    ) -> Result<bool, Self::Error> {
+        self.link.refuse_forwarding(Forwarded::Keys, "agent").await;
         Ok(false)
     }
 
@@ -245,6 +264,7 @@ impl Handler for Agent {
         _x11_screen_number: u32,
         session: &mut Session,
     ) -> Result<(), Self::Error> {
+        self.link.refuse_forwarding(Forwarded::Screen, "x11").await;
         session.channel_failure(channel)
     }
 

@@ -1,8 +1,7 @@
 //! What a client asks for on a channel before and with its command (RFC 4254 sections 6.2 to 6.5).
-use super::git;
 use russh::server::Msg;
 use russh::{Channel, ChannelMsg, Pty};
-use sallyport_policy::GitRequest;
+use sallyport_policy::{GitRequest, git_command};
 
 /// Variables that reach a command; others say more of the machine than a host needs.
 const VARIABLES: [&str; 3] = ["TERM", "LANG", "GIT_PROTOCOL"];
@@ -59,7 +58,7 @@ impl Command {
     /// What it wants of which repository, where it is git's.
     pub(super) fn git(&self) -> Option<GitRequest> {
         match self {
-            Self::Exec(line) => git::request(line),
+            Self::Exec(line) => git_command(line),
             Self::Shell | Self::Subsystem(_) => None,
         }
     }

@@ -54,8 +54,12 @@ pub(super) async fn exchange(link: Arc<Link>, line: Line) {
     link.note_asked();
     let mut ledger = link.ledger();
     ledger.asked(asked.command.method(), &asked.command.text());
+    ledger.login(&log_in.user);
     let (read, write) = channel.split();
     let mut agent = AgentSide { read, write, handle };
+    for refused in link.untold() {
+        note(&agent, &asked, &refused).await;
+    }
     let started = tokio::select! {
         started = start(&link, &log_in, &asked, &mut ledger) => started,
         () = link.door.ended() => return ledger.close("the session ended").await,
@@ -282,21 +286,26 @@ async fn tell(agent: &AgentSide, asked: &Asked, why: &str, id: &str) {
 
 /// Says on the agent's standard error why its command does not run (on), and ends it as a failure of ssh.
 async fn say(agent: &AgentSide, asked: &Asked, why: &str, id: &str) {
-    let end = if asked.terminal.is_some() { "\r\n" } else { "\n" };
-    let text: String = format!("sallyport: {why} (decision {id})")
-        .chars()
-        .filter(|letter| !letter.is_control())
-        .collect();
+    note(agent, asked, &format!("{why} (decision {id})")).await;
     let said = async {
-        agent
-            .write
-            .extended_data_bytes(STDERR, Bytes::from(text + end))
-            .await?;
         agent.write.eof().await?;
         agent.write.exit_status(FAILED).await
     };
     if let Err(error) = said.await {
         tracing::debug!(%error, "a refusal did not reach its client");
+    }
+}
+
+/// One line on the agent's standard error.
+async fn note(agent: &AgentSide, asked: &Asked, text: &str) {
+    let end = if asked.terminal.is_some() { "\r\n" } else { "\n" };
+    let line: String = format!("sallyport: {text}")
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .collect();
+    let line = Bytes::from(line + end);
+    if let Err(error) = agent.write.extended_data_bytes(STDERR, line).await {
+        tracing::debug!(%error, "a line did not reach its client");
     }
 }
 

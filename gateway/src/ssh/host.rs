@@ -37,7 +37,8 @@ impl Host {
     }
 }
 
-/// A reply that is dropped refuses (its library says so): hosts open no channels towards agents.
+/// Hosts open no channels towards agents. Each kind is said here since the library's own answer is to accept; a reply that is dropped
+/// refuses. Kinds that it does not know it refuses by itself.
 impl Handler for Host {
     type Error = russh::Error;
 

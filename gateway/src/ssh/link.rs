@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Keys that are remembered to be told of, at most.
+/// Keys that are remembered to be told of, at most; and other things refused.
 const REFUSED: usize = 8;
 
 /// How an agent logged in.
@@ -31,6 +31,30 @@ pub(super) enum Shown {
     Credential(String, Place),
 }
 
+/// What a client may ask to have forwarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Forwarded {
+    /// Ports and sockets, in either direction (RFC 4254 section 7).
+    Ports,
+    /// The agent that holds keys.
+    Keys,
+    /// The screen (RFC 4254 section 6.3).
+    Screen,
+}
+
+impl Forwarded {
+    /// Why it is not.
+    fn why(self) -> &'static str {
+        match self {
+            Self::Ports => "ports are not forwarded: each connection is decided by the name it is made to",
+            Self::Keys => {
+                "the key agent is not forwarded: the real keys are with the gateway, which logs in where a rule lets it"
+            }
+            Self::Screen => "X11 is not forwarded: a host opens no connection towards a machine",
+        }
+    }
+}
+
 /// One connection of an agent.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -43,6 +67,8 @@ pub(super) struct Link {
     entered: Freed,
     /// Fingerprints of keys that are no placeholders.
     refused: Mutex<Vec<String>>,
+    /// What is to be told where there is a place for it: at the next command.
+    untold: Mutex<Vec<String>>,
     asked: AtomicBool,
 }
 
@@ -63,6 +89,7 @@ impl Link {
             log_in: OnceLock::new(),
             entered,
             refused: Mutex::default(),
+            untold: Mutex::default(),
             asked: AtomicBool::new(false),
         }
     }
@@ -124,16 +151,24 @@ impl Link {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Records that forwarding was refused.
-    pub(super) async fn refuse_forwarding(&self, target: &str) {
+    /// Records that forwarding was refused. The protocol has no words for it but where a channel was asked for, so that it is told at
+    /// the next command.
+    pub(super) async fn refuse_forwarding(&self, what: Forwarded, target: &str) {
         self.note_asked();
         let mut ledger = self.ledger();
         ledger.asked("forward", target);
-        ledger.verdict(
-            Verdict::Denied,
-            "ports are not forwarded: each connection is decided by the name it is made to",
-        );
+        ledger.verdict(Verdict::Denied, what.why());
+        let told = format!("{} (decision {})", what.why(), ledger.id());
         ledger.close("refused").await;
+        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        if untold.len() < REFUSED {
+            untold.push(told);
+        }
+    }
+
+    /// What was refused and not told yet.
+    pub(super) fn untold(&self) -> Vec<String> {
+        std::mem::take(&mut *self.untold.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Resolves when there should have been a log-in and was none.

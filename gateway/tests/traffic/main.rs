@@ -37,6 +37,7 @@ mod slow;
 mod socks;
 mod ssh;
 mod ssh_git;
+mod ssh_password;
 mod sshd;
 mod stand;
 mod telemetry;

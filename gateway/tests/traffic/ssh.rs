@@ -2,6 +2,7 @@
 use crate::sshd::{Yard, finish, keygen, text};
 use crate::stand::SECRET;
 use sallyport_gateway::control::types::Verdict;
+use sallyport_gateway::secret::{SecretStore, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// One host, reached with the credential `deploy`.
@@ -39,6 +40,7 @@ async fn a_command_runs_with_the_real_key_where_the_agent_has_a_placeholder() {
     );
     assert_eq!(closed.ending, "complete, exit status 7");
     assert_eq!(closed.credentials_used, ["deploy"]);
+    assert_eq!(closed.login.as_deref(), Some(yard.user.as_str()));
     assert_eq!(closed.method.as_deref(), Some("exec"));
     assert_eq!(closed.path.as_deref(), Some("echo out; echo err >&2; exit 7"));
     assert_eq!((closed.bytes_in, closed.bytes_out), (8, 0));
@@ -244,11 +246,58 @@ async fn ports_and_agents_are_not_forwarded() {
         "{}",
         text(&output.stderr)
     );
+}
 
-    let mut command = yard.command("placeholder");
-    command.args(["-A", "echo [$SSH_AUTH_SOCK]"]);
-    let output = finish(command, b"").await;
-    assert_eq!(text(&output.stdout), "[]\n", "{}", text(&output.stderr));
+#[tokio::test]
+async fn what_is_not_forwarded_is_told_at_the_command() {
+    let yard = Yard::new(POLICY).await;
+    let socket = yard.path("agent");
+    let mut agent = tokio::process::Command::new("ssh-agent");
+    agent.arg("-D").arg("-a").arg(&socket).kill_on_drop(true);
+    let agent = agent.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    // It says where it listens when it does.
+    let mut said = String::new();
+    let mut lines = tokio::io::BufReader::new(agent.stdout.unwrap());
+    tokio::io::AsyncBufReadExt::read_line(&mut lines, &mut said)
+        .await
+        .unwrap();
+    for (asked, why, target) in [
+        (
+            &["-R", "8080:127.0.0.1:9"][..],
+            "ports are not forwarded",
+            "localhost:8080",
+        ),
+        (
+            &["-R", "/run/there:/run/here"],
+            "ports are not forwarded",
+            "/run/there",
+        ),
+        (&["-A"], "the key agent is not forwarded", "agent"),
+        (&["-Y"], "X11 is not forwarded", "x11"),
+    ] {
+        let mut command = yard.command("placeholder");
+        command
+            .args(asked)
+            .args(["-o", &format!("IdentityAgent={}", socket.display())])
+            .args(["-o", "IdentitiesOnly=yes", "echo [$SSH_AUTH_SOCK$DISPLAY]"])
+            .env("DISPLAY", "127.0.0.1:99");
+        let output = finish(command, b"").await;
+        let said = text(&output.stderr);
+        assert_eq!(text(&output.stdout), "[]\n", "{said}");
+        let records = yard.records(1).await;
+        let record = records
+            .iter()
+            .rfind(|record| record.method.as_deref() == Some("forward"));
+        let record = record.unwrap_or_else(|| panic!("{asked:?}: {records:#?}"));
+        assert_eq!(
+            (record.verdict, record.path.as_deref()),
+            (Verdict::Denied, Some(target))
+        );
+        assert!(
+            said.contains(&format!("sallyport: {why}")) && said.contains(&record.id),
+            "{said}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -339,6 +388,47 @@ async fn the_end_of_a_session_ends_its_commands() {
     assert_eq!(output.status.code(), Some(255));
     assert!(
         text(&output.stderr).contains("the session ended"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[tokio::test]
+async fn a_real_key_of_rsa_logs_in_for_a_placeholder_of_ed25519() {
+    let yard = Yard::new(POLICY).await;
+    let placeholder = yard.placeholder("deploy").unwrap();
+    let store = SecretStore::open(yard.stand.folder.path()).unwrap();
+    for form in ["RFC4716", "PEM", "PKCS8"] {
+        let key = yard.path(form);
+        // The first of these is the form that OpenSSH keeps keys in.
+        let form = if form == "RFC4716" { &[][..] } else { &["-m", form] };
+        let mut keygen = tokio::process::Command::new("ssh-keygen");
+        keygen
+            .args(["-q", "-t", "rsa", "-b", "2048", "-N", ""])
+            .args(form)
+            .arg("-f")
+            .arg(&key);
+        assert!(finish(keygen, b"").await.status.success());
+        std::fs::copy(key.with_extension("pub"), yard.path("authorized")).unwrap();
+        store
+            .set("deploy", Value::new(std::fs::read(&key).unwrap()))
+            .unwrap();
+        yard.stand.sessions.refresh_secrets().unwrap();
+        assert_eq!(yard.placeholder("deploy").unwrap(), placeholder, "it stays");
+        let output = yard.ssh(&["echo reached"], b"").await;
+        assert_eq!(
+            text(&output.stdout),
+            "reached\n",
+            "{form:?}: {}",
+            text(&output.stderr)
+        );
+    }
+    let log = std::fs::read_to_string(yard.path("sshd.log")).unwrap();
+    assert_eq!(log.matches("ssh2: RSA SHA256:").count(), 3, "{log}");
+    // The real key itself opens nothing here.
+    let output = yard.ssh_with("PEM", &["true"], b"").await;
+    assert!(
+        text(&output.stderr).contains("is no placeholder"),
         "{}",
         text(&output.stderr)
     );

@@ -35,6 +35,39 @@ fn a_log_in_is_read_with_its_database_and_its_role() {
 }
 
 #[test]
+fn a_command_over_ssh_is_read_with_its_user_and_gits_repository() {
+    let command = |login: &str, method: &str, path: &str| {
+        let asked = format!(r#""method":"{method}","path":"{path}",{login}"verdict""#);
+        HTTP.replace(r#""kind":"http""#, r#""kind":"ssh""#)
+            .replace(r#""method":"GET","path":"/a","verdict""#, &asked)
+    };
+    let user = r#""login":"git","#;
+    for (method, path, subject) in [
+        ("exec", "uptime", "ssh git@api.test:443"),
+        ("shell", "", "ssh git@api.test:443"),
+        ("subsystem", "sftp", "ssh git@api.test:443"),
+        (
+            "exec",
+            "git-upload-pack '/acme/web.git'",
+            "ssh git@api.test:443 git-upload-pack /acme/web.git",
+        ),
+        (
+            "exec",
+            "git-receive-pack 'acme/web'",
+            "ssh git@api.test:443 git-receive-pack acme/web",
+        ),
+        ("exec", "git-upload-pack 'acme/web'; id", "ssh git@api.test:443"),
+    ] {
+        assert_eq!(request(&command(user, method, path)).subject(), subject, "{path}");
+    }
+    let other = |line: &str| assert_eq!(Line::read(line), Ok(Line::Other), "{line}");
+    other(&command(user, "forward", "127.0.0.1:80"));
+    other(&command(user, "exec", "git-upload-pack 'acme/…"));
+    // Earlier versions did not write down who logged in.
+    other(&command("", "exec", "uptime"));
+}
+
+#[test]
 fn records_of_earlier_versions_are_read() {
     let old = HTTP.replace(r#""tls":true,"grants":["g-1"],"#, "");
     let recorded = request(&old);

@@ -1,11 +1,11 @@
 //! Git's commands over ssh (gitprotocol-pack, "SSH Transport"), read as strictly as git writes them.
-use sallyport_policy::{GitAccess, GitRequest};
+use crate::{GitAccess, GitRequest};
 
 const FETCH: &str = "git-upload-pack ";
 const PUSH: &str = "git-receive-pack ";
 
 /// What a command wants of which repository; none where it is not exactly what git sends, so that nothing hides in it.
-pub(super) fn request(command: &[u8]) -> Option<GitRequest> {
+pub fn git_command(command: &[u8]) -> Option<GitRequest> {
     let command = std::str::from_utf8(command).ok()?;
     let (access, quoted) = match (command.strip_prefix(FETCH), command.strip_prefix(PUSH)) {
         (Some(quoted), _) => (GitAccess::Read, quoted),
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     fn read(command: &str) -> Option<(String, GitAccess)> {
-        request(command.as_bytes()).map(|git| (git.repository, git.access))
+        git_command(command.as_bytes()).map(|git| (git.repository, git.access))
     }
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
         ] {
             assert_eq!(read(command), None, "{command}");
         }
-        assert_eq!(request(b"git-upload-pack '\xff'"), None);
+        assert_eq!(git_command(b"git-upload-pack '\xff'"), None);
     }
 
     proptest::proptest! {
