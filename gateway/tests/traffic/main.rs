@@ -32,6 +32,7 @@ mod postgres_bounds;
 mod proxy;
 mod pushes;
 mod refusals;
+mod registry;
 mod rollout;
 mod secrets;
 mod signed;
