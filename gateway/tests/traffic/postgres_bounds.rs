@@ -144,7 +144,16 @@ async fn a_session_that_ends_and_a_gateway_that_stops_are_told_as_a_shutdown() {
 
 #[tokio::test]
 async fn a_gateway_that_stops_ends_who_rests_at_once_and_lets_transactions_come_to_their_end() {
-    let (stand, database) = both().await;
+    let roots = Roots::new();
+    let database = Database::start(&roots, &NAMES).await;
+    // As long as it takes on a busy machine.
+    let limits = Limits {
+        transaction: Duration::from_secs(60),
+        drain: Duration::from_secs(90),
+        ..Limits::default()
+    };
+    let stand = Stand::with_limits(&roots, database.port, limits).await;
+    stand.put(DATABASE);
     let log_in = async || stand.log_in("shop", &stand.password()).await.unwrap();
     let (_resting, resting_connection) = log_in().await;
     let (busy, busy_connection) = log_in().await;
