@@ -212,6 +212,7 @@ async fn run(
         pass: &pass,
         secrets: &secrets,
         held: limits.ssh_held,
+        farewell: limits.ssh_farewell,
     };
     let hold = Hold {
         door: &link.door,

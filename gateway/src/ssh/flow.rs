@@ -25,6 +25,16 @@ pub(super) struct Watch<'a> {
     pub(super) secrets: &'a SessionSecrets,
     /// How long the possible beginning of a value may be held back.
     pub(super) held: Duration,
+    /// How long a host that has said all may take to say how its command ended.
+    pub(super) farewell: Duration,
+}
+
+/// What a host has said of its command's end.
+#[derive(Debug, Default)]
+struct Told {
+    /// That no more output comes.
+    eof: OnceLock<()>,
+    exited: OnceLock<Done>,
 }
 
 /// How a command ended by itself.
@@ -52,9 +62,9 @@ pub(super) async fn carry(
     let queue = Queue::new();
     let (puts, takes) = queue.ends();
     let HostSide { mut read, write } = host;
-    let exited = OnceLock::new();
+    let told = Told::default();
     let back = async {
-        let done = inwards(&mut read, &puts, watch, &exited).await;
+        let done = inwards(&mut read, &puts, watch, &told).await;
         drop(puts);
         done
     };
@@ -67,10 +77,21 @@ pub(super) async fn carry(
         let (done, ()) = tokio::join!(back, deliver(takes, to_agent, handle, &queue));
         done
     };
-    let done = tokio::select! {
-        done = both => done,
-        // A client that has read how its command ended may be quicker than the host's farewell.
-        left = outwards(from_agent, (&write, &queue), watch, gate) => left.map(|()| exited.get().copied().unwrap_or(Done::Left)),
+    let mut both = std::pin::pin!(both);
+    let left = tokio::select! {
+        done = &mut both => Err(done),
+        left = outwards(from_agent, (&write, &queue), watch, gate) => Ok(left),
+    };
+    let done = match left {
+        Err(done) => done,
+        Ok(Err(cut)) => Err(cut),
+        Ok(Ok(())) => {
+            // A client that has read all may be quicker than the host's word on how its command ended, and than its farewell.
+            if told.eof.get().is_some() && told.exited.get().is_none() {
+                let _late = timeout(watch.farewell, both).await;
+            }
+            Ok(told.exited.get().copied().unwrap_or(Done::Left))
+        }
     };
     if let Err(error) = write.close().await {
         tracing::debug!(%error, "an upstream's channel was closed already");
@@ -171,7 +192,7 @@ async fn inwards(
     host: &mut ChannelReadHalf,
     puts: &Puts<'_>,
     watch: &Watch<'_>,
-    exited: &OnceLock<Done>,
+    told: &Told,
 ) -> Result<Done, Cut> {
     let (mut output, mut errors) = (Redacted::new(watch), Redacted::new(watch));
     loop {
@@ -196,11 +217,12 @@ async fn inwards(
             }
             Some(ChannelMsg::Eof) => {
                 settle(puts, output.finish(), errors.finish()).await?;
+                told.eof.get_or_init(|| ());
                 puts.put(Back::Eof).await?;
             }
             Some(ChannelMsg::ExitStatus { exit_status }) => {
                 settle(puts, output.finish(), errors.finish()).await?;
-                exited.get_or_init(|| Done::Exited(exit_status));
+                told.exited.get_or_init(|| Done::Exited(exit_status));
                 puts.put(Back::Exited(exit_status)).await?;
             }
             Some(ChannelMsg::ExitSignal {
@@ -210,7 +232,7 @@ async fn inwards(
                 ..
             }) => {
                 settle(puts, output.finish(), errors.finish()).await?;
-                exited.get_or_init(|| Done::Killed);
+                told.exited.get_or_init(|| Done::Killed);
                 let killed = Back::Killed {
                     signal: signal_name,
                     core_dumped,
@@ -220,9 +242,9 @@ async fn inwards(
             }
             Some(ChannelMsg::Close) => {
                 settle(puts, output.finish(), errors.finish()).await?;
-                return Ok(exited.get().copied().unwrap_or(Done::Closed));
+                return Ok(told.exited.get().copied().unwrap_or(Done::Closed));
             }
-            None => return Ok(exited.get().copied().unwrap_or(Done::Broken)),
+            None => return Ok(told.exited.get().copied().unwrap_or(Done::Broken)),
             Some(_) => {}
         }
     }
