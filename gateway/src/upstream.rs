@@ -6,6 +6,7 @@ mod fault;
 mod line;
 mod parent;
 mod pool;
+mod settings;
 mod speak;
 mod spoken;
 mod trust;
@@ -315,11 +316,11 @@ impl Upstream {
                 )
                 .await
             }
-            Connection::Http2 { sender, .. } => {
+            Connection::Http2 { streams, .. } => {
                 first_byte(
                     self.limits.upstream_first_byte,
                     route.traffic,
-                    sender.try_send_request(request),
+                    streams.sender.try_send_request(request),
                 )
                 .await
             }

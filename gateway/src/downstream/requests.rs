@@ -19,6 +19,7 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Stat
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::body::Incoming;
+use hyper::ext::Protocol;
 use hyper_util::rt::TokioIo;
 use sallyport_policy::Destination;
 use std::sync::Arc;
@@ -80,7 +81,7 @@ pub async fn carry(
         Err(fault) => return malformed(&shared, (&session, &caller), &request, fault).await,
     };
     let door = shared.doors.of(&session);
-    if request.method() == Method::CONNECT {
+    if opens_tunnel(&request) {
         let upgrade = hyper::upgrade::on(&mut request);
         let target = door.meant(target);
         let held = request.extensions_mut().remove::<Arc<InFlight>>();
@@ -146,13 +147,18 @@ fn said(headers: &HeaderMap, field: &HeaderName) -> Option<String> {
     String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()
 }
 
+/// Not extended CONNECT (RFC 8441), which is a request for an absolute target like others.
+fn opens_tunnel(request: &Request<Incoming>) -> bool {
+    request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_none()
+}
+
 /// Where to. CONNECT names a host and a port (RFC 9110 section 9.3.6); others name an absolute `http` target, with which
 /// `Host` must agree.
 fn target(request: &Request<Incoming>) -> Result<Destination, HeadFault> {
     let uri = request.uri();
     let malformed = |text: &str| HeadFault::Malformed(text.to_owned());
     let authority = uri.authority().map(|authority| authority.as_str());
-    if request.method() == Method::CONNECT {
+    if opens_tunnel(request) {
         if uri.scheme().is_some() || uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
             return Err(malformed("CONNECT takes a host and a port, nothing else"));
         }

@@ -1,4 +1,5 @@
 //! Kept upstream connections, never shared between sessions, judged anew each time they are used.
+use super::settings::Told;
 use super::trust::{Checked, Fingerprint};
 use crate::metrics::path::{Path, UpstreamIdle};
 use crate::payload::Body;
@@ -28,9 +29,17 @@ pub(super) enum Connection {
         address: Option<SocketAddr>,
     },
     Http2 {
-        sender: http2::SendRequest<Body>,
+        streams: Streams,
         address: Option<SocketAddr>,
     },
+}
+
+/// What opens streams on an HTTP/2 connection.
+#[derive(Debug, Clone)]
+pub(super) struct Streams {
+    pub(super) sender: http2::SendRequest<Body>,
+    /// Whether extended CONNECT is taken, once that is known.
+    pub(super) extended: Told,
 }
 
 #[derive(Debug)]
@@ -50,7 +59,24 @@ struct Idle {
 #[derive(Debug, Default)]
 struct Place {
     idle: Vec<Idle>,
-    shared: Option<Kept<http2::SendRequest<Body>>>,
+    shared: Option<Kept<Streams>>,
+}
+
+impl Place {
+    fn shared(
+        &mut self,
+        admitted: impl Fn(Option<SocketAddr>) -> bool,
+    ) -> Option<(Streams, Option<SocketAddr>)> {
+        let kept = self.shared.as_mut()?;
+        if kept.sender.sender.is_closed() || !admitted(kept.address) {
+            self.shared = None;
+            return None;
+        }
+        kept.sender.sender.is_ready().then(|| {
+            kept.since = Instant::now();
+            (kept.sender.clone(), kept.address)
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -79,16 +105,8 @@ impl Pool {
     ) -> Option<Connection> {
         let mut places = self.lock();
         let place = places.get_mut(key)?;
-        if let Some(kept) = place.shared.as_mut() {
-            if kept.sender.is_closed() || !admitted(kept.address) {
-                place.shared = None;
-            } else if kept.sender.is_ready() {
-                kept.since = Instant::now();
-                return Some(Connection::Http2 {
-                    sender: kept.sender.clone(),
-                    address: kept.address,
-                });
-            }
+        if let Some((streams, address)) = place.shared(&admitted) {
+            return Some(Connection::Http2 { streams, address });
         }
         while let Some(Idle { kept, .. }) = place.idle.pop() {
             if kept.sender.is_ready() && kept.since.elapsed() < self.idle_limit && admitted(kept.address) {
@@ -101,11 +119,18 @@ impl Pool {
         None
     }
 
+    /// The live HTTP/2 connection, whose address is still admitted.
+    pub(super) fn shared(&self, key: &Key, admitted: impl Fn(Option<SocketAddr>) -> bool) -> Option<Streams> {
+        let mut places = self.lock();
+        let (streams, _) = places.get_mut(key)?.shared(admitted)?;
+        Some(streams)
+    }
+
     /// Lets others use a new HTTP/2 connection too.
     pub(super) fn share(&self, key: &Key, connection: &Connection) {
-        if let Connection::Http2 { sender, address } = connection {
+        if let Connection::Http2 { streams, address } = connection {
             let kept = Kept {
-                sender: sender.clone(),
+                sender: streams.clone(),
                 address: *address,
                 since: Instant::now(),
             };
@@ -149,7 +174,7 @@ impl Pool {
                 .retain(|Idle { kept, .. }| kept.sender.is_ready() && kept.since.elapsed() < limit);
             place
                 .shared
-                .take_if(|kept| kept.sender.is_closed() || kept.since.elapsed() >= limit);
+                .take_if(|kept| kept.sender.sender.is_closed() || kept.since.elapsed() >= limit);
             !place.idle.is_empty() || place.shared.is_some()
         });
     }

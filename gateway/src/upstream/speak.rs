@@ -1,6 +1,7 @@
 //! HTTP on a connection that was just opened, and the wait for an answer's head.
 use super::UpstreamFault;
-use super::pool::Connection;
+use super::pool::{Connection, Streams};
+use super::settings::settings;
 use crate::ledger::Traffic;
 use crate::metrics::path::UpstreamOpen;
 use crate::payload::Body;
@@ -80,6 +81,7 @@ pub(super) async fn http2(
     address: Option<SocketAddr>,
     open: UpstreamOpen,
 ) -> Result<Connection, UpstreamFault> {
+    let (stream, extended) = settings(stream);
     let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(HTTP2_WINDOW)
@@ -95,5 +97,6 @@ pub(super) async fn http2(
             tracing::debug!(%error, "an upstream connection ended");
         }
     });
-    Ok(Connection::Http2 { sender, address })
+    let streams = Streams { sender, extended };
+    Ok(Connection::Http2 { streams, address })
 }

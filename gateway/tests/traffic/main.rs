@@ -51,3 +51,4 @@ mod tunnel;
 mod tunnel_in;
 mod ways;
 mod websocket;
+mod websocket_h2;

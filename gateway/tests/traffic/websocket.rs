@@ -5,7 +5,6 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, Full};
-use hyper_util::rt::TokioIo;
 use sallyport_gateway::control::types::Verdict;
 use sallyport_gateway::limits::Limits;
 use sallyport_policy::Grant;
@@ -26,7 +25,7 @@ const SECOND: Duration = Duration::from_secs(20);
 
 /// An origin that echoes every message, cut into fragments of three bytes, after the `authorization` that it got; and notes what
 /// came.
-async fn echo(roots: &Roots, alpn: &[&str]) -> (Origin, Arc<Mutex<Vec<String>>>) {
+pub(crate) async fn echo(roots: &Roots, alpn: &[&str]) -> (Origin, Arc<Mutex<Vec<String>>>) {
     let came: Arc<Mutex<Vec<String>>> = Arc::default();
     let noting = came.clone();
     let origin = Origin::raw(roots, alpn, move |stream| {
@@ -37,24 +36,32 @@ async fn echo(roots: &Roots, alpn: &[&str]) -> (Origin, Arc<Mutex<Vec<String>>>)
                 return;
             };
             let told = noting.lock().unwrap().last().cloned().unwrap();
-            socket.send(Message::text(told.clone())).await.unwrap();
-            socket
-                .send(Message::binary(told.clone().into_bytes()))
-                .await
-                .unwrap();
-            while let Some(Ok(message)) = socket.next().await {
-                noting.lock().unwrap().push(format!("{message:?}"));
-                if let Message::Text(text) = message {
-                    in_fragments(&mut socket, &format!("{told} {text}")).await;
-                }
-            }
+            repeat(&mut socket, &told, &noting).await;
         }
     })
     .await;
     (origin, came)
 }
 
-struct Noting(Arc<Mutex<Vec<String>>>);
+/// The origin's side of a conversation.
+pub(crate) async fn repeat<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut WebSocketStream<S>,
+    told: &str,
+    noting: &Mutex<Vec<String>>,
+) {
+    socket.send(Message::text(told)).await.unwrap();
+    let bytes = told.as_bytes().to_vec();
+    socket.send(Message::binary(bytes)).await.unwrap();
+    while let Some(Ok(message)) = socket.next().await {
+        noting.lock().unwrap().push(format!("{message:?}"));
+        if let Message::Text(text) = message {
+            in_fragments(socket, &format!("{told} {text}")).await;
+        }
+    }
+}
+
+/// Writes a handshake's target and `authorization` down.
+pub(crate) struct Noting(pub(crate) Arc<Mutex<Vec<String>>>);
 
 impl Callback for Noting {
     fn on_request(self, request: &Asked, response: Response) -> Result<Response, ErrorResponse> {
@@ -86,7 +93,7 @@ async fn in_fragments<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketS
     socket.send(Message::Frame(end)).await.unwrap();
 }
 
-fn handshake(stand: &Stand, host: &str) -> Request<()> {
+pub(crate) fn handshake(stand: &Stand, host: &str) -> Request<()> {
     let mut request = format!("wss://{}/socket?x=1", stand.at(host))
         .into_client_request()
         .unwrap();
@@ -99,19 +106,23 @@ fn handshake(stand: &Stand, host: &str) -> Request<()> {
 
 type Socket = WebSocketStream<tokio_rustls::client::TlsStream<tokio::net::TcpStream>>;
 
-async fn connected(stand: &Stand) -> Socket {
+pub(crate) async fn connected(stand: &Stand) -> Socket {
     let stream = stand.h1("allowed.test").await;
     let (socket, response) = client_async(handshake(stand, "allowed.test"), stream)
         .await
         .unwrap();
     assert_eq!(response.status(), 101);
     let via = response.headers()["via"].to_str().unwrap();
-    assert!(via.starts_with("1.1 sallyport-"), "{via}");
+    assert!(via.contains(" sallyport-"), "{via}");
     socket
 }
 
 /// The ordinary answer that a handshake gets.
-async fn answered(stand: &Stand, host: &str, request: Request<()>) -> http::Response<Option<Vec<u8>>> {
+pub(crate) async fn answered(
+    stand: &Stand,
+    host: &str,
+    request: Request<()>,
+) -> http::Response<Option<Vec<u8>>> {
     let Err(tungstenite::Error::Http(response)) = client_async(request, stand.h1(host).await).await else {
         panic!("not answered as HTTP");
     };
@@ -138,7 +149,10 @@ async fn closing<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream
 }
 
 /// What a client sees of an echoing origin, over whatever connection.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin>(stand: &Stand, socket: &mut WebSocketStream<S>) {
+pub(crate) async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+    stand: &Stand,
+    socket: &mut WebSocketStream<S>,
+) {
     let told = format!("/socket?x=1 Bearer {}", stand.placeholder);
     assert_eq!(next(socket).await, Message::text(told.clone()));
     assert_eq!(next(socket).await, Message::binary(told.clone().into_bytes()));
@@ -159,7 +173,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(stand: &Stand, socket: &mut
     );
 }
 
-async fn check_records(stand: &Stand, status: u16) {
+pub(crate) async fn check_records(stand: &Stand, status: u16) {
     let records = stand.records(2).await;
     let [open, end] = records.as_slice() else {
         panic!("{records:#?}");
@@ -211,48 +225,6 @@ async fn a_websocket_passes_with_its_credential_put_in_and_taken_out_again() {
         "a placeholder in a message stays one: {came:?}"
     );
     check_records(&stand, 101).await;
-}
-
-#[tokio::test]
-async fn extended_connect_over_http2_is_a_websocket_too() {
-    let roots = Roots::new();
-    let (origin, came) = echo(&roots, &["http/1.1"]).await;
-    let stand = Stand::new(&roots, origin.port).await;
-    let mut sender = stand.h2("allowed.test").await;
-    let connect = |path: &str, protocol: &'static str| {
-        let mut request = Request::builder()
-            .method("CONNECT")
-            .uri(format!("https://{}{path}", stand.at("allowed.test")))
-            .header("sec-websocket-version", "13")
-            .header("authorization", format!("Bearer {}", stand.placeholder))
-            .body(Full::<Bytes>::default())
-            .unwrap();
-        request
-            .extensions_mut()
-            .insert(hyper::ext::Protocol::from_static(protocol));
-        request
-    };
-    // The settings say that it may be asked for once the first answer is there.
-    let plain = Request::get(format!("https://{}/", stand.at("denied.test"))).body(Full::default());
-    assert_eq!(sender.send_request(plain.unwrap()).await.unwrap().status(), 421);
-    let refused = sender.send_request(connect("/", "x-shell")).await.unwrap();
-    assert_eq!(refused.status(), 501);
-    let mut response = sender
-        .send_request(connect("/socket?x=1", "websocket"))
-        .await
-        .unwrap();
-    assert_eq!(response.status(), 200);
-    assert!(!response.headers().contains_key("sec-websocket-accept"));
-    let upgraded = hyper::upgrade::on(&mut response).await.unwrap();
-    let mut socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, None).await;
-    converse(&stand, &mut socket).await;
-    assert_eq!(came.lock().unwrap()[0], format!("/socket?x=1 Bearer {SECRET}"));
-    let records = stand.records(4).await;
-    assert_eq!(records[1].status, Some(501));
-    assert_eq!(
-        (records[3].kind.as_str(), records[3].ending.as_str()),
-        ("websocket", "complete")
-    );
 }
 
 #[tokio::test]
@@ -346,17 +318,6 @@ async fn a_value_that_goes_out_ends_it_with_the_decision() {
         !format!("{:?}", &came.lock().unwrap()[1..]).contains("Zq8Lw2Xv7Rt4"),
         "the value left"
     );
-}
-
-#[tokio::test]
-async fn an_origin_that_speaks_h2_alone_is_a_clear_failure() {
-    let roots = Roots::new();
-    let origin = Origin::echo(&roots, &["h2"]).await;
-    let stand = Stand::new(&roots, origin.port).await;
-    let response = answered(&stand, "allowed.test", handshake(&stand, "allowed.test")).await;
-    assert_eq!(response.status(), 502);
-    let status = response.headers()["proxy-status"].to_str().unwrap();
-    assert!(status.contains("does not speak HTTP/1.1"), "{status}");
 }
 
 #[tokio::test]

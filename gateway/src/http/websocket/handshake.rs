@@ -65,7 +65,7 @@ impl Handshake {
         })
     }
 
-    /// Puts the gateway's own handshake into a head that goes upstream.
+    /// Puts the gateway's own handshake into a head that goes upstream. The key is for HTTP/1.1 alone.
     pub fn ask(&self, headers: &mut HeaderMap) {
         headers.insert(SEC_WEBSOCKET_VERSION, VERSION);
         headers.insert(SEC_WEBSOCKET_KEY, self.own_key.clone());
@@ -78,7 +78,8 @@ impl Handshake {
     /// is wrong with it.
     pub fn answered<B>(&self, answer: &Response<B>) -> Result<Begun, String> {
         let begins = match answer.version() {
-            Version::HTTP_2 => answer.status().is_success(),
+            // Other 2xx would do too (RFC 9113 section 8.5), but hyper hands out no stream for them.
+            Version::HTTP_2 => answer.status() == StatusCode::OK,
             _ => answer.status() == StatusCode::SWITCHING_PROTOCOLS,
         };
         if !begins {
