@@ -1,36 +1,14 @@
 //! What a hostile HTTP/2 client can do to a connection: it ends that connection, reaches no origin, and stalls nobody else.
+use crate::frames::{
+    CONTINUATION, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, frame, get,
+    read,
+};
 use crate::origin::{Origin, Roots};
 use crate::stand::Stand;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-
-/// RFC 9113 section 4.1.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-    bytes.extend([kind, flags]);
-    bytes.extend(stream.to_be_bytes());
-    bytes.extend(payload);
-    bytes
-}
-
-/// `GET /` of an authority, in HPACK with static entries and one literal (RFC 7541).
-fn get(authority: &str) -> Vec<u8> {
-    let mut block = vec![0x82, 0x87, 0x84, 0x01, u8::try_from(authority.len()).unwrap()];
-    block.extend(authority.as_bytes());
-    block
-}
 
 struct Hostile {
     read: ReadHalf<TlsStream<TcpStream>>,
@@ -67,16 +45,14 @@ impl Hostile {
     }
 }
 
+/// The code of the last GOAWAY.
 fn goaway(mut bytes: &[u8]) -> Option<u32> {
     let mut code = None;
-    while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = bytes {
-        let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
-        if *kind == GOAWAY {
-            code = rest
-                .get(4..8)
-                .map(|code| u32::from_be_bytes(code.try_into().unwrap()));
+    while let Some((frame, rest)) = read(bytes) {
+        if frame.kind == GOAWAY {
+            code = frame.code_at(4);
         }
-        bytes = rest.get(length..)?;
+        bytes = rest;
     }
     code
 }

@@ -22,7 +22,7 @@ async fn origin() -> (Roots, Origin) {
 }
 
 /// An origin that speaks no TLS and echoes the request line.
-async fn plain_origin() -> (u16, tokio::task::JoinHandle<()>) {
+pub(crate) async fn plain_origin() -> (u16, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let task = tokio::spawn(async move {
