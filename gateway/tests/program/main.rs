@@ -1,130 +1,13 @@
 //! The program as an operator meets it: exit codes, messages, sockets, restart, stop, the store, the log.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
-use std::io::{BufRead, BufReader, Read, Write};
+mod names;
+mod running;
+
+use running::{Running, fails_with, output, program, spec};
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-
-fn program(state: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sallyport-gateway"));
-    command.env_clear().arg("--state").arg(state);
-    command
-}
-
-fn output(state: &Path, arguments: &[&str], input: &str) -> Output {
-    let mut child = program(state)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
-}
-
-fn fails_with(code: i32, output: &Output) -> String {
-    let text = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    text
-}
-
-/// A gateway that serves; killed when dropped.
-struct Running {
-    child: Child,
-    ready: serde_json::Value,
-}
-
-impl Running {
-    fn start(state: &Path, arguments: &[&str]) -> Self {
-        Self::start_with(state, arguments, Stdio::inherit())
-    }
-
-    fn start_with(state: &Path, arguments: &[&str], log: Stdio) -> Self {
-        Self::of(program(state), arguments, log)
-    }
-
-    fn of(mut command: Command, arguments: &[&str], log: Stdio) -> Self {
-        let mut child = command
-            .arg("serve")
-            .args(["--dns", "127.0.0.1:1"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
-        Self { child, ready }
-    }
-
-    /// The same, with the lines of its log.
-    fn start_heard(state: &Path, arguments: &[&str]) -> (Self, impl Iterator<Item = String> + use<>) {
-        let mut running = Self::start_with(state, arguments, Stdio::piped());
-        let log = BufReader::new(running.child.stderr.take().unwrap());
-        (running, log.lines().map(Result::unwrap))
-    }
-
-    fn call(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let mut stream = UnixStream::connect(self.ready["control"].as_str().unwrap()).unwrap();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: g\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let status = answer[9..12].parse().unwrap();
-        (
-            status,
-            answer
-                .split_once("\r\n\r\n")
-                .map(|(_, body)| body.to_owned())
-                .unwrap_or_default(),
-        )
-    }
-
-    /// One request to the proxy by whoever has this log-in; the whole answer.
-    fn proxied(&self, head: &str, login: &str, body: &[u8]) -> Vec<u8> {
-        let mut stream = std::net::TcpStream::connect(self.ready["proxy"].as_str().unwrap()).unwrap();
-        let rest = format!("\r\nProxy-Authorization: Basic {login}\r\n\r\n");
-        stream
-            .write_all(&[head.as_bytes(), rest.as_bytes(), body].concat())
-            .unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        answer
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).unwrap();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // One that has ended already is what most tests want.
-        let _ended = self.child.kill();
-        let _status = self.child.wait();
-    }
-}
-
-const POLICY: &str = r#"version: 1
-name: p
-credentials:
-  forge: {from: {store: forge}, hosts: [a.test], in: [bearer]}
-rules:
-  - {id: a, to: {host: a.test}, use: [forge], effect: allow}
-"#;
-
-fn spec() -> String {
-    serde_json::json!({"who": {"run": "r"}, "policies": [{"name": "p.yaml", "text": POLICY}]}).to_string()
-}
+use std::process::Stdio;
 
 #[test]
 fn it_serves_keeps_sessions_over_a_kill_and_stops_in_order() {
@@ -154,72 +37,6 @@ fn it_serves_keeps_sessions_over_a_kill_and_stops_in_order() {
     assert!(!state.join("gateway.sock").exists());
     let verified = output(state, &["log", "verify"], "");
     assert!(verified.status.success(), "{verified:?}");
-}
-
-/// The address that the gateway gives for a name, asked over HTTPS's own path in plain HTTP.
-fn look_up(gateway: &Running, login: &str, name: &str) -> std::net::Ipv4Addr {
-    use hickory_proto::op::{Message, Query};
-    use hickory_proto::rr::{Name, RData, RecordType};
-    let mut query = Message::query();
-    query.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
-    let query = query.to_vec().unwrap();
-    let head = format!(
-        "POST /dns-query HTTP/1.1\r\nHost: g\r\nContent-Type: application/dns-message\r\nConnection: close\r\nContent-Length: {}",
-        query.len()
-    );
-    let answer = gateway.proxied(&head, login, &query);
-    let body = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-    let answer = Message::from_vec(&answer[body..]).unwrap();
-    match answer.answers[0].data {
-        RData::A(address) => address.0,
-        ref other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn an_address_stands_for_its_name_after_a_kill_too_and_an_unknown_one_is_refused_at_once() {
-    let state = tempfile::tempdir().unwrap();
-    let state = state.path();
-    let mut first = Running::start(state, &[]);
-    assert_eq!(first.call("PUT", "/v1/sessions/r", &spec()).0, 200);
-    let (_, view) = first.call("GET", "/v1/sessions/r", "");
-    let view: serde_json::Value = serde_json::from_str(&view).unwrap();
-    let login = {
-        use base64::Engine;
-        let pair = format!("r:{}", view["proxy_token"].as_str().unwrap());
-        base64::engine::general_purpose::STANDARD.encode(pair)
-    };
-    let names = ["first.test.", "second.test.", "third.test."];
-    let before = names.map(|name| look_up(&first, &login, name));
-    first.child.kill().unwrap();
-    first.child.wait().unwrap();
-    let second = Running::start(state, &[]);
-    // As a machine's connection that a packet filter led here: what was dialled is the address.
-    let refusal = |address: std::net::Ipv4Addr, host: &str| {
-        let head = format!("CONNECT {address}:80 HTTP/1.1\r\nHost: {address}:80");
-        let inside = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        String::from_utf8(second.proxied(&head, &login, inside.as_bytes())).unwrap()
-    };
-    for (name, address) in names.iter().zip(before) {
-        let name = name.trim_end_matches('.');
-        let answer = refusal(address, name);
-        assert!(
-            answer.contains("HTTP/1.1 403 ")
-                && answer.contains(&format!("no rule allows `GET http://{name}/`")),
-            "{answer}"
-        );
-    }
-    let unknown = refusal("198.18.255.1".parse().unwrap(), "198.18.255.1");
-    assert!(
-        unknown.contains("HTTP/1.1 403 ") && unknown.contains("`198.18.255.1` is a benchmark address"),
-        "{unknown}"
-    );
-    // Asked in another order, each name has what it had.
-    let after = [2, 1, 0].map(|at| look_up(&second, &login, names[at]));
-    assert_eq!(after, [before[2], before[1], before[0]]);
-    assert!(state.join("names/r.names").exists());
-    assert_eq!(second.call("DELETE", "/v1/sessions/r", "").0, 204);
-    assert!(!state.join("names/r.names").exists());
 }
 
 #[test]
