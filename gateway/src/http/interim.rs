@@ -1,5 +1,11 @@
 //! Interim answers (RFC 9110 section 15.2) on their way to an HTTP/1.1 client, which hyper's server has no way to send:
 //! they are written between two of its own answers.
+//!
+//! Over HTTP/2 none pass, either way. hyper 1.12 has no call for them: its client reads a stream's answer without asking h2 for
+//! what came before (`poll_informational`), its server keeps h2's `SendResponse` (`send_informational`) to itself, and nobody else
+//! can make the `Incoming` and `OnUpgrade` that requests carry. A frame cannot be written between its own, as is done here, since
+//! it does not tell which stream a request is on. `Expect: 100-continue` works all the same: the body is taken when
+//! `expect_continue` is over.
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use std::collections::VecDeque;

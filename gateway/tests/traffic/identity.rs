@@ -1,6 +1,7 @@
 //! Names that must agree: dialled, SNI, Host and `:authority`; and every request decided anew (cases P09, P10, Q05, Q06).
 use crate::origin::{Origin, Roots};
 use crate::stand::{POLICY, Stand, ask, read_all};
+use crate::ways::hello_for;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use sallyport_gateway::control::types::Verdict;
@@ -70,7 +71,17 @@ async fn another_name_in_the_client_hello_is_refused_and_recorded() {
         let text = openssl_sni(&stand, &at, Some(sni)).await;
         assert!(text.contains("no peer certificate available"), "{sni}: {text}");
     }
-    let records = stand.records(odd.len()).await;
+    // What no client of ours would send.
+    let impossible = [String::new(), "a".repeat(300), "allowed.test\0".to_owned()];
+    for sni in &impossible {
+        let mut stream = stand.tunnel(&at).await;
+        stream.write_all(&hello_for(sni)).await.unwrap();
+        let mut answer = Vec::new();
+        // An alert, or the end at once.
+        let _ended = stream.read_to_end(&mut answer).await;
+        assert!(answer.is_empty() || answer[0] == 0x15, "{sni:?}: {answer:?}");
+    }
+    let records = stand.records(odd.len() + impossible.len()).await;
     assert!(
         records
             .iter()

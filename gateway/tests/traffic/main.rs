@@ -7,6 +7,7 @@ mod bounds;
 mod clones;
 mod compression;
 mod conformance;
+mod crossing;
 mod database;
 mod dns;
 mod fairness;

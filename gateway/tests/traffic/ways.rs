@@ -156,7 +156,7 @@ async fn tls_to_the_proxy_for_an_impossible_name_is_refused_and_recorded() {
 }
 
 /// A ClientHello with this server name and nothing else.
-fn hello_for(name: &str) -> Vec<u8> {
+pub(crate) fn hello_for(name: &str) -> Vec<u8> {
     let sized = |bytes: &[u8]| [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
     let list = sized(&[&[0][..], &sized(name.as_bytes())].concat());
     let extensions = sized(&[&[0, 0][..], &sized(&list)].concat());
