@@ -6,6 +6,7 @@ pub mod audit;
 pub mod config;
 pub mod connection;
 pub mod control;
+pub mod crypto;
 pub mod downstream;
 pub mod farewell;
 pub mod git;
@@ -205,10 +206,4 @@ impl Gateway {
             tracing::warn!("open exchanges were cut after {:?}", self.shared.limits.drain);
         }
     }
-}
-
-/// Makes aws-lc-rs the process's one provider of cryptography. A second call changes nothing.
-pub fn install_crypto() {
-    // The error says that one is installed already, which is what is wanted.
-    let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }

@@ -20,13 +20,16 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use zeroize::Zeroizing;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Usage.
 const USAGE: u8 = 2;
 /// Trying again later may help (sysexits.h, EX_TEMPFAIL).
 const LATER: u8 = 75;
 
 fn main() -> ExitCode {
-    sallyport_gateway::install_crypto();
+    sallyport_gateway::crypto::install();
     let config = match Arguments::parse().resolve() {
         Ok(config) => config,
         Err(error) => return complain(&error.into(), USAGE),

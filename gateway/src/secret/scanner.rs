@@ -85,19 +85,25 @@ impl Scanner {
 
     /// Whether a piece at the beginning of a stream passes as it is: nothing is found in it, and nothing at its end may go on.
     fn passes(&self, piece: &[u8]) -> bool {
-        self.first(piece, 0).is_none() && self.hold_from(piece, 0) == piece.len()
+        let is_match = |begin| self.at(piece, begin).is_some();
+        self.skip.none_matches(piece, is_match) && self.hold_from(piece, 0) == piece.len()
     }
 
     /// The leftmost match from `at` on, and of those that begin there the longest.
     fn first(&self, text: &[u8], mut at: usize) -> Option<Match> {
         loop {
             let begin = self.skip.next(text, at)?;
-            let here = Input::new(text).range(begin..).anchored(Anchored::Yes);
-            if let Some(found) = self.automaton.find(here) {
+            if let Some(found) = self.at(text, begin) {
                 return Some(found);
             }
             at = begin + 1;
         }
+    }
+
+    /// The longest match that begins here.
+    fn at(&self, text: &[u8], begin: usize) -> Option<Match> {
+        self.automaton
+            .find(Input::new(text).range(begin..).anchored(Anchored::Yes))
     }
 
     /// Searches, appends what is settled to `out`, and returns how many bytes of `data` that was.

@@ -3,7 +3,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn hello(name: &'static str, alpn: &[&[u8]]) -> Vec<u8> {
-    crate::install_crypto();
+    crate::crypto::install();
     let mut config = rustls::ClientConfig::builder()
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth();

@@ -72,7 +72,7 @@ impl std::fmt::Debug for Leaves {
 impl Leaves {
     /// Leaves signed by these, with one P-256 key for this process; `counters` count them.
     pub fn new(authorities: Arc<Authorities>, counters: Arc<Path>) -> Result<Self, AuthorityError> {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = crate::crypto::provider();
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let signing = provider
@@ -130,6 +130,8 @@ impl Leaves {
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(certified)));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // Every client offers both, and most put the slower one first.
+        config.ignore_client_order = true;
         // One is enough for a client that comes again; each costs bytes and time in the handshake.
         config.send_tls13_tickets = 1;
         config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(|error| crypto(&error))?;

@@ -149,7 +149,7 @@ impl TunnelAuthority {
 
     fn make(&self) -> Result<ServerConfig, TunnelTlsError> {
         let tls = |error: &dyn std::fmt::Display| TunnelTlsError::Tls(error.to_string());
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = crate::crypto::provider();
         let mut roots = RootCertStore::empty();
         roots
             .add(self.authority.certificate().clone())

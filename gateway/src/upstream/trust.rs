@@ -83,7 +83,7 @@ impl Trust {
             .build();
         Ok(Self {
             base: ArcSwap::from_pointee(base),
-            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            provider: crate::crypto::provider(),
             configs,
         })
     }

@@ -27,7 +27,7 @@ pub(crate) struct Roots {
 
 impl Roots {
     pub(crate) fn new() -> Self {
-        sallyport_gateway::install_crypto();
+        sallyport_gateway::crypto::install();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

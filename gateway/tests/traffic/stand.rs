@@ -17,7 +17,7 @@ use sallyport_gateway::ssh::host_key::HostKey;
 use sallyport_gateway::tls::authorities::Authorities;
 use sallyport_gateway::tls::machine::TunnelAuthority;
 use sallyport_gateway::upstream::Outlet;
-use sallyport_gateway::{Assembly, Gateway, install_crypto};
+use sallyport_gateway::{Assembly, Gateway, crypto};
 use sallyport_policy::{PolicyText, Who};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ impl Stand {
         outlet: impl FnOnce(&Arc<SecretStore>) -> Outlet,
         further: impl FnOnce(Ways) -> Ways,
     ) -> Self {
-        install_crypto();
+        crypto::install();
         let folder = tempfile::tempdir().unwrap();
         let sink = Sink::open(folder.path()).unwrap();
         let store = Arc::new(SecretStore::open(folder.path()).unwrap());

@@ -15,7 +15,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: hudsucker-peer ADDRESS CA-WITH-KEY.pem ORIGIN-CA.pem".into());
     };
     let pem = std::fs::read_to_string(ca)?;
-    let issuer = Issuer::from_ca_cert_pem(&pem, KeyPair::from_pem(&pem)?)?;
+    // The key stands first in the file, so the certificate is looked for.
+    let certificate = CertificateDer::from_pem_slice(pem.as_bytes())?;
+    let issuer = Issuer::from_ca_cert_der(&certificate, KeyPair::from_pem(&pem)?)?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(origin_ca)? {
         roots.add(certificate?)?;
