@@ -19,6 +19,7 @@ pub mod trailers;
 pub mod upgrade;
 pub mod upload;
 pub mod via;
+mod waiting;
 pub mod websocket;
 
 pub use crate::payload::{Body, Fault, empty_body};

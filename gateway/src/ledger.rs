@@ -262,7 +262,9 @@ impl Ledger {
     /// The last record, which is counted.
     fn last(&mut self, ending: &str) -> AuditRecord {
         self.closed = true;
-        let record = self.snapshot(ending);
+        let blank = AuditRecord::blank(String::new(), self.record.verdict);
+        let record = std::mem::replace(&mut self.record, blank);
+        let record = self.completed(record, ending);
         self.recorder.metrics.path().exchange(Exchange {
             kind: &record.kind,
             verdict: record.verdict,
@@ -276,7 +278,10 @@ impl Ledger {
     }
 
     fn snapshot(&self, ending: &str) -> AuditRecord {
-        let mut record = self.record.clone();
+        self.completed(self.record.clone(), ending)
+    }
+
+    fn completed(&self, mut record: AuditRecord, ending: &str) -> AuditRecord {
         record.bytes_out = self.traffic.bytes_out.load(Ordering::Relaxed);
         record.bytes_in = self.traffic.bytes_in.load(Ordering::Relaxed);
         record.duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);

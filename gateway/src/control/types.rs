@@ -306,12 +306,21 @@ impl AuditRecord {
     /// A record made now, with an id of its own, that says no more than its kind and its verdict.
     pub fn of(kind: impl Into<String>, verdict: Verdict) -> Self {
         Self {
-            sequence: 0,
             id: uuid::Uuid::now_v7().to_string(),
             at: jiff::Timestamp::now(),
+            ..Self::blank(kind.into(), verdict)
+        }
+    }
+
+    /// A record without time and id, to stand where one was taken away.
+    pub(crate) fn blank(kind: String, verdict: Verdict) -> Self {
+        Self {
+            sequence: 0,
+            id: String::new(),
+            at: jiff::Timestamp::UNIX_EPOCH,
             session: String::new(),
             user: String::new(),
-            kind: kind.into(),
+            kind,
             host: String::new(),
             port: 0,
             method: None,

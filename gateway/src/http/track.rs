@@ -1,6 +1,7 @@
 //! Bodies on their way: counted, guarded, timed, and their end written down.
 use super::body::OutgoingGuard;
 use super::trailers;
+use super::waiting::{Due, IdleTimer};
 use crate::ledger::{Ledger, Traffic};
 use crate::payload::Fault;
 use crate::secret::{Leak, SessionSecrets};
@@ -16,7 +17,6 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::ReusableBoxFuture;
 
 /// A read whose answer lasts longer than this is recorded before it ends.
@@ -260,7 +260,8 @@ pub struct AnswerBody<B> {
     brake: Brake,
     traffic: Arc<Traffic>,
     idle: IdleTimer,
-    due: Option<Pin<Box<Sleep>>>,
+    /// The first record.
+    due: Due,
     hint: SizeHint,
     /// Bytes to come, where the length is known.
     left: Option<u64>,
@@ -280,7 +281,11 @@ where
             pass: Some(pass),
             brake: Brake::default(),
             idle: IdleTimer::new(idle),
-            due: (!recorded).then(|| Box::pin(sleep_until(Instant::now() + RECORD_DUE))),
+            due: if recorded {
+                Due::default()
+            } else {
+                Due::after(RECORD_DUE)
+            },
             hint,
             left: hint.exact(),
         };
@@ -290,8 +295,17 @@ where
         body
     }
 
+    /// Writes the first record of an answer that lasts. `waits`: nothing comes at the moment, so that time alone must wake.
+    fn note_when_due(&mut self, cx: &mut Context<'_>, waits: bool) {
+        if self.due.came(cx, waits)
+            && let Some(ledger) = &self.ledger
+        {
+            ledger.note_open();
+        }
+    }
+
     fn end(&mut self, ending: &str) {
-        self.due = None;
+        self.due = Due::default();
         self.pass = None;
         if let Some(ledger) = self.ledger.take() {
             ledger.end(ending);
@@ -312,16 +326,13 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         let this = &mut *self;
-        if let Some(due) = &mut this.due
-            && due.as_mut().poll(cx).is_ready()
-        {
-            this.due = None;
-            if let Some(ledger) = &this.ledger {
-                ledger.note_open();
-            }
+        if this.brake.poll(cx).is_pending() {
+            this.note_when_due(cx, true);
+            return Poll::Pending;
         }
-        ready!(this.brake.poll(cx));
-        let Poll::Ready(frame) = this.inner.as_mut().poll_frame(cx) else {
+        let frame = this.inner.as_mut().poll_frame(cx);
+        this.note_when_due(cx, frame.is_pending());
+        let Poll::Ready(frame) = frame else {
             ready!(this.idle.poll(cx));
             this.end("incomplete: upstream idle");
             return Poll::Ready(Some(Err(Idle("upstream").into())));
@@ -368,31 +379,5 @@ where
 
     fn size_hint(&self) -> SizeHint {
         self.hint
-    }
-}
-
-/// Ends a body that does not move. The limit starts with the first wait.
-struct IdleTimer {
-    limit: Duration,
-    sleep: Option<Pin<Box<Sleep>>>,
-}
-
-impl IdleTimer {
-    fn new(limit: Duration) -> Self {
-        Self { limit, sleep: None }
-    }
-
-    fn moved(&mut self) {
-        if let Some(sleep) = &mut self.sleep {
-            sleep.as_mut().reset(Instant::now() + self.limit);
-        }
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let limit = self.limit;
-        self.sleep
-            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)))
-            .as_mut()
-            .poll(cx)
     }
 }
