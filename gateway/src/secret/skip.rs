@@ -1,8 +1,12 @@
 //! Where in a text a pattern may begin: most bytes of most texts are never looked at (S. Wu and U. Manber, "A fast algorithm
-//! for multi-pattern searching", 1994, with pairs of bytes).
+//! for multi-pattern searching", 1994, with blocks of four bytes, by a hash).
+/// Bytes of a block: so few that most patterns hold several, so many that hardly one stands in a text by chance.
+const BLOCK: usize = 4;
+/// Places in the table of blocks, as a power of two.
+const TABLE_BITS: u32 = 16;
 /// Pairs that there are.
 const PAIRS: usize = 1 << 16;
-/// Longer windows would skip further, but more pairs would stand in them.
+/// Longer windows would skip further, but more blocks would stand in them.
 const WIDEST: usize = 16;
 
 /// Places that are looked at in turn, so that the processor waits for several tables at once.
@@ -10,11 +14,11 @@ const LANES: usize = 4;
 /// A lane shorter than this is not worth its beginning.
 const SHORTEST_LANE: usize = 256;
 
-/// Tables over the beginnings of all patterns, each of which has two bytes at least.
+/// Tables over the beginnings of all patterns, each of which has a block at least.
 pub(super) struct Skip {
     /// Bytes of a pattern's beginning that are looked at: no pattern is shorter.
     window: usize,
-    /// By the last pair in the window: how far the next beginning is away at least; 0 where one may be here.
+    /// By the last block in the window: how far the next beginning is away at least; 0 where one may be here.
     shift: Box<[u8]>,
     /// By pair: whether a pattern begins with it.
     opens: Box<[bool]>,
@@ -24,13 +28,16 @@ impl Skip {
     /// Over these patterns.
     pub(super) fn new<'a>(patterns: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
         let shortest = patterns.clone().map(<[u8]>::len).min().unwrap_or(WIDEST);
-        let window = shortest.clamp(2, WIDEST);
-        let mut shift = vec![away(window - 1); PAIRS];
+        let window = shortest.clamp(BLOCK, WIDEST);
+        let blocks = window - BLOCK + 1;
+        let mut shift = vec![away(blocks); 1 << TABLE_BITS];
         let mut opens = vec![false; PAIRS];
         for pattern in patterns {
-            for (at, pair) in pattern.windows(2).take(window - 1).enumerate() {
-                let place = &mut shift[index(pair[0], pair[1])];
-                *place = (*place).min(away(window - 2 - at));
+            for (at, block) in pattern.windows(BLOCK).take(blocks).enumerate() {
+                if let Some(block) = block.first_chunk() {
+                    let place = &mut shift[hashed(*block)];
+                    *place = (*place).min(away(blocks - 1 - at));
+                }
             }
             if let [first, second, ..] = pattern {
                 opens[index(*first, *second)] = true;
@@ -46,12 +53,17 @@ impl Skip {
     /// The first position from `at` on at which a pattern may begin; none where no whole one can follow.
     pub(super) fn next(&self, text: &[u8], mut at: usize) -> Option<usize> {
         loop {
-            let pair = text.get(at + self.window - 2..at + self.window)?;
-            match self.shift[index(pair[0], pair[1])] {
+            match self.away(text, at)? {
                 0 => return Some(at),
-                away => at += usize::from(away),
+                away => at += away,
             }
         }
+    }
+
+    /// How far from here the next beginning is at least; none where no whole pattern can follow.
+    fn away(&self, text: &[u8], at: usize) -> Option<usize> {
+        let block = text.get(at + self.window - BLOCK..)?.first_chunk()?;
+        Some(usize::from(self.shift[hashed(*block)]))
     }
 
     /// Whether `is_match` holds nowhere in a text where a pattern may begin. Looks at a long text in several places at once.
@@ -63,20 +75,19 @@ impl Skip {
         // Each begins where the one before ends: a lane answers for the patterns that begin in it.
         let mut at: [usize; LANES] = std::array::from_fn(|index| index * lane);
         let ends: [usize; LANES] = std::array::from_fn(|index| (index + 1) * lane);
-        // No step is longer than the window, so that none leaves its lane in the middle of a round.
+        // A lane that steps over its end into the next one only looks at what that one looks at too.
         while at.iter().zip(&ends).all(|(at, end)| at < end) {
             let mut candidate = false;
             for place in &mut at {
-                let Some(pair) = text.get(*place + self.window - 2..*place + self.window) else {
+                let Some(away) = self.away(text, *place) else {
                     break;
                 };
-                let away = self.shift[index(pair[0], pair[1])];
                 candidate |= away == 0;
-                *place += usize::from(away);
+                *place += away;
             }
             if candidate {
                 for place in &mut at {
-                    if self.may_begin(text, *place) {
+                    if self.away(text, *place) == Some(0) {
                         if is_match(*place) {
                             return false;
                         }
@@ -101,11 +112,6 @@ impl Skip {
         true
     }
 
-    fn may_begin(&self, text: &[u8], at: usize) -> bool {
-        let pair = text.get(at + self.window - 2..at + self.window);
-        pair.is_some_and(|pair| self.shift[index(pair[0], pair[1])] == 0)
-    }
-
     /// Whether a pattern begins with these two bytes.
     pub(super) fn opens(&self, first: u8, second: u8) -> bool {
         self.opens[index(first, second)]
@@ -114,6 +120,11 @@ impl Skip {
 
 fn index(first: u8, second: u8) -> usize {
     usize::from(first) << 8 | usize::from(second)
+}
+
+/// Its place in the table (D. Knuth's multiplicative hashing).
+fn hashed(block: [u8; BLOCK]) -> usize {
+    (u32::from_le_bytes(block).wrapping_mul(0x9e37_79b1) >> (u32::BITS - TABLE_BITS)) as usize
 }
 
 fn away(distance: usize) -> u8 {
@@ -139,7 +150,7 @@ mod tests {
 
         #[test]
         fn no_beginning_is_skipped(
-            patterns in prop::collection::vec(prop::collection::vec(b'a'..b'd', 2..20), 1..6),
+            patterns in prop::collection::vec(prop::collection::vec(b'a'..b'd', 4..20), 1..6),
             text in prop::collection::vec(b'a'..b'd', 0..200),
         ) {
             let skip = Skip::new(patterns.iter().map(Vec::as_slice));

@@ -31,7 +31,18 @@ static SMALL: LazyLock<Bytes> = LazyLock::new(|| {
     let filler = "x".repeat(200 - frame.len());
     Bytes::from(frame.replace(r#""""#, &format!(r#""{filler}""#)))
 });
-static LARGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(vec![b'x'; BULK]));
+/// Without a pattern, as archives are.
+pub(crate) static LARGE: LazyLock<Bytes> = LazyLock::new(|| {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        // G. Marsaglia, "Xorshift RNGs", 2003.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..BULK / 8).flat_map(|_| next()).collect()
+});
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 

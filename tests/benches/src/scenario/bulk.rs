@@ -1,7 +1,7 @@
 //! Large bodies both ways.
 use super::{Figure, Load, together, warm};
 use crate::client::Client;
-use crate::origin::BULK;
+use crate::origin::{BULK, LARGE};
 use crate::target::{Target, Version};
 use bytes::Bytes;
 use http::Method;
@@ -17,7 +17,7 @@ pub(super) async fn down(target: &Arc<Target>, load: &Load) -> anyhow::Result<Fi
 
 /// MB/s of uploads.
 pub(super) async fn up(target: &Arc<Target>, load: &Load) -> anyhow::Result<Figure> {
-    move_bodies(target, load, Method::PUT, &Bytes::from(vec![b'x'; BULK])).await
+    move_bodies(target, load, Method::PUT, &LARGE).await
 }
 
 async fn move_bodies(
