@@ -56,10 +56,14 @@ pub(super) async fn exchange(link: Arc<Link>, line: Line) {
     ledger.asked(asked.command.method(), &asked.command.text());
     ledger.login(&log_in.user);
     let (read, write) = channel.split();
-    let mut agent = AgentSide { read, write, handle };
-    for refused in link.untold() {
-        note(&agent, &asked, &refused).await;
-    }
+    let farewell = link.shared.limits.ssh_farewell;
+    let mut agent = AgentSide {
+        read,
+        write,
+        handle,
+        farewell,
+    };
+    note(&agent, &asked, &link.untold()).await;
     let started = tokio::select! {
         started = start(&link, &log_in, &asked, &mut ledger) => started,
         () = link.door.ended() => return ledger.close("the session ended").await,
@@ -68,8 +72,9 @@ pub(super) async fn exchange(link: Arc<Link>, line: Line) {
         Ok(running) => running,
         Err(stop) => {
             let why = stop.note(&mut ledger, &link.destination.host.to_string());
-            tell(&agent, &asked, &why, ledger.id()).await;
-            return ledger.close(stop.ending()).await;
+            let id = ledger.id().to_owned();
+            ledger.close(stop.ending()).await;
+            return tell(&agent, &asked, &why, &id).await;
         }
     };
     let ending = run(&link, &asked, &mut agent, running, &mut ledger).await;
@@ -258,9 +263,7 @@ async fn cut_off(link: &Link, agent: &mut AgentSide, asked: &Asked, cut: Cut, le
     let why = cut.note(ledger);
     if let Cut::Push { report, .. } = cut {
         let report = Bytes::from(report.unwrap_or_default());
-        if let Err(error) = agent.write.data_bytes(report).await {
-            tracing::debug!(%error, "a report did not reach its client");
-        }
+        hand(agent, agent.write.data_bytes(report)).await;
         say(agent, asked, &why.unwrap_or_default(), ledger.id()).await;
         // A client that still sends its pack reads the report only after it.
         if timeout(link.shared.limits.request_body_idle, flow::drain(&mut agent.read))
@@ -287,31 +290,36 @@ async fn tell(agent: &AgentSide, asked: &Asked, why: &str, id: &str) {
 
 /// Says on the agent's standard error why its command does not run (on), and ends it as a failure of ssh.
 async fn say(agent: &AgentSide, asked: &Asked, why: &str, id: &str) {
-    note(agent, asked, &format!("{why} (decision {id})")).await;
+    note(agent, asked, &[format!("{why} (decision {id})")]).await;
     let said = async {
         agent.write.eof().await?;
         agent.write.exit_status(FAILED).await
     };
-    if let Err(error) = said.await {
-        tracing::debug!(%error, "a refusal did not reach its client");
-    }
+    hand(agent, said).await;
 }
 
-/// One line on the agent's standard error.
-async fn note(agent: &AgentSide, asked: &Asked, text: &str) {
+/// Lines on the agent's standard error.
+async fn note(agent: &AgentSide, asked: &Asked, texts: &[String]) {
     let end = if asked.terminal.is_some() { "\r\n" } else { "\n" };
-    let line: String = format!("sallyport: {text}")
-        .chars()
-        .filter(|letter| !letter.is_control())
-        .collect();
-    let line = Bytes::from(line + end);
-    if let Err(error) = agent.write.extended_data_bytes(STDERR, line).await {
-        tracing::debug!(%error, "a line did not reach its client");
+    let mut lines = String::new();
+    for text in texts {
+        lines.push_str("sallyport: ");
+        lines.extend(text.chars().filter(|letter| !letter.is_control()));
+        lines.push_str(end);
     }
+    hand(agent, agent.write.extended_data_bytes(STDERR, lines)).await;
 }
 
 async fn close(agent: &AgentSide) {
-    if let Err(error) = agent.write.close().await {
-        tracing::debug!(%error, "a client had closed its connection before");
+    hand(agent, agent.write.close()).await;
+}
+
+/// Waits until the agent's connection has taken something, but not for ever: one that leaves no room for it wakes nobody when it
+/// ends, and the record waits behind.
+async fn hand(agent: &AgentSide, said: impl Future<Output = Result<(), russh::Error>>) {
+    match timeout(agent.farewell, said).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a client had closed its connection before it was told"),
+        Err(_) => tracing::debug!("a client took nothing of what it was told"),
     }
 }

@@ -72,6 +72,7 @@ pub(super) async fn carry(
         read: from_agent,
         write: to_agent,
         handle,
+        ..
     } = agent;
     let both = async {
         let (done, ()) = tokio::join!(back, deliver(takes, to_agent, handle, &queue));

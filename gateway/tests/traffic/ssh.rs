@@ -1,7 +1,7 @@
 //! SSH by real OpenSSH clients and servers: commands, terminals, files, what is refused and what is told.
 use crate::sshd::{Yard, finish, keygen, text};
 use crate::stand::SECRET;
-use sallyport_gateway::control::types::Verdict;
+use sallyport_gateway::control::types::{AuditRecord, Verdict};
 use sallyport_gateway::secret::{SecretStore, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -432,4 +432,60 @@ async fn a_real_key_of_rsa_logs_in_for_a_placeholder_of_ed25519() {
         "{}",
         text(&output.stderr)
     );
+}
+
+/// A client that trusts any host.
+struct Trusting;
+
+impl russh::client::Handler for Trusting {
+    type Error = russh::Error;
+
+    async fn check_server_key(
+        &mut self,
+        _key: &russh::keys::PublicKeyOrCertificate,
+    ) -> Result<bool, Self::Error> {
+        Ok(true)
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_no_room_for_a_word_leaves_its_records_all_the_same() {
+    let yard = Yard::new(POLICY).await;
+    let config = russh::client::Config {
+        window_size: 0,
+        ..Default::default()
+    };
+    let mut client = russh::client::connect(config.into(), ("127.0.0.1", yard.port), Trusting)
+        .await
+        .unwrap();
+    let key = russh::keys::load_secret_key(yard.path("placeholder"), None).unwrap();
+    let key = russh::keys::PrivateKeyWithHashAlg::new(key.into(), None);
+    assert!(
+        client
+            .authenticate_publickey(&yard.user, key)
+            .await
+            .unwrap()
+            .success()
+    );
+    let refused = format!("echo {SECRET}");
+    let mut channels = Vec::new();
+    for command in [refused.as_str(), "cat", "true"] {
+        if command == "true" {
+            // Told of at the next command.
+            assert!(client.tcpip_forward("127.0.0.1", 8080).await.is_err());
+        }
+        let channel = client.channel_open_session().await.unwrap();
+        channel.exec(true, command).await.unwrap();
+        if command == "cat" {
+            channel.data(SECRET.as_bytes()).await.unwrap();
+        }
+        channels.push(channel);
+    }
+    drop((channels, client));
+    let ended = |record: &AuditRecord| record.ending != "open" && record.method.as_deref() == Some("exec");
+    let mut records = yard.stand.records_until(3, ended).await;
+    records.sort_by(|one, two| one.path.cmp(&two.path));
+    let endings: Vec<_> = records.iter().map(|record| record.ending.as_str()).collect();
+    assert_eq!(endings[..2], ["cut", "refused"], "{records:#?}");
+    assert_eq!(records[2].path.as_deref(), Some("true"), "{records:#?}");
 }
