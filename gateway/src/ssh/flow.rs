@@ -88,10 +88,15 @@ pub(super) async fn carry(
         Ok(Err(cut)) => Err(cut),
         Ok(Ok(())) => {
             // A client that has read all may be quicker than the host's word on how its command ended, and than its farewell.
-            if told.eof.get().is_some() && told.exited.get().is_none() {
-                let _late = timeout(watch.farewell, both).await;
+            let late = match told.eof.get().is_some() && told.exited.get().is_none() {
+                true => timeout(watch.farewell, both).await.ok(),
+                false => None,
+            };
+            match late {
+                // What comes late is held against the same bounds.
+                Some(Err(cut)) => Err(cut),
+                _ => Ok(told.exited.get().copied().unwrap_or(Done::Left)),
             }
-            Ok(told.exited.get().copied().unwrap_or(Done::Left))
         }
     };
     if let Err(error) = write.close().await {
