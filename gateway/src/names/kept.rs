@@ -16,7 +16,8 @@ const DIGITS: usize = 5;
 pub struct NameFile(File);
 
 impl NameFile {
-    /// Opens the file, or makes it, and reads what it has. A line that is none, as a full disk leaves it, is passed over.
+    /// Opens the file, or makes it, and reads what it has. A line that is none is passed over. One without an end, as a
+    /// full disk leaves it, is cut off: half of a name can be a name, and must not stand for the whole.
     pub fn open(path: &Path) -> io::Result<(Self, Vec<(u32, String)>)> {
         let mut file = OpenOptions::new()
             .create(true)
@@ -26,12 +27,15 @@ impl NameFile {
             .open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let text = String::from_utf8_lossy(&bytes);
-        let names = text.lines().filter_map(read).collect();
-        if !bytes.is_empty() && !bytes.ends_with(b"\n") {
-            file.write_all(b"\n")?;
+        let whole = bytes
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |end| end + 1);
+        if whole < bytes.len() {
+            file.set_len(whole as u64)?;
         }
-        Ok((Self(file), names))
+        let text = String::from_utf8_lossy(&bytes[..whole]);
+        Ok((Self(file), text.lines().filter_map(read).collect()))
     }
 
     /// Adds a name.
@@ -72,5 +76,20 @@ mod tests {
         file.add(7, "other.test").unwrap();
         let (_, names) = NameFile::open(&path).unwrap();
         assert_eq!(names.last(), Some(&(7, "other.test".to_owned())));
+    }
+
+    #[test]
+    fn half_of_a_name_is_not_believed_at_this_start_or_a_later_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run-1.names");
+        let whole = [(1, "a.test".to_owned())];
+        std::fs::write(&path, "00001 a.test\n0002a api.example.co").unwrap();
+        for _ in 0..2 {
+            assert_eq!(NameFile::open(&path).unwrap().1, whole);
+        }
+        std::fs::write(&path, "0002a api.example.co").unwrap();
+        for _ in 0..2 {
+            assert_eq!(NameFile::open(&path).unwrap().1, []);
+        }
     }
 }
