@@ -18,7 +18,7 @@ use tokio::sync::oneshot::{Receiver, Sender, channel};
 pub enum Owner {
     /// A session's.
     Session(Arc<str>),
-    /// Somebody's who has not said yet who it is; by address, where there is one.
+    /// Somebody's who has not said yet who it is; by address or network, where there is one.
     Stranger(Option<IpAddr>),
 }
 

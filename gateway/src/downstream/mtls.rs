@@ -1,7 +1,7 @@
 //! The tunnels of remote machines: TCP with TLS on both sides, on which every connection is a CONNECT; the certificate
 //! says whose it is.
 use super::caller::{Caller, Owner};
-use super::requests;
+use super::{requests, strangers};
 use crate::Shared;
 use crate::control::types::Verdict;
 use crate::http::refusal::Problem;
@@ -14,7 +14,6 @@ use crate::session::certificate::{CertificateFault, Found};
 use crate::stream::Stream;
 use crate::tls::authority::AuthorityError;
 use crate::tls::machine::{GATEWAY_NAME, TunnelAuthority, TunnelTlsError, Tunnels, fingerprint, session_of};
-use crate::turns;
 use ::http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use jiff::Timestamp;
@@ -131,7 +130,7 @@ async fn connection(
         return;
     }
     // Who it is, only the certificate says.
-    let owner = turns::Owner::Stranger(Some(peer.ip().to_canonical()));
+    let owner = strangers::turn(Some(peer));
     let shaking = shake_hands(&shared, authority, socket);
     let stream = match shared.turns.take(owner, shaking).await {
         Ok(Some(stream)) => stream,

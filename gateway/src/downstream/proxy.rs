@@ -7,7 +7,7 @@ use super::caller::{Caller, Owner};
 use super::opening::{Opening, opening};
 use super::proxy_header::{Header, ProxyHeader};
 use super::socket::{Accepted, Socket, pause};
-use super::{requests, socks};
+use super::{requests, socks, strangers};
 use crate::Shared;
 use crate::control::types::Verdict;
 use crate::http::Version;
@@ -237,7 +237,7 @@ async fn accept_tls(
     let shaking = tls::accept(&shared.leaves, stream, hello, terms);
     let turn = match &owner {
         Some(session) => turns::Owner::Session(session.id().into()),
-        None => turns::Owner::Stranger(caller.client.map(|client| client.ip())),
+        None => strangers::turn(caller.client),
     };
     match shared.turns.take(turn, shaking).await {
         Ok(stream) => Ok((stream, proxy.host)),

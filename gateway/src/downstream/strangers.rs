@@ -1,6 +1,7 @@
-//! Connections to the explicit proxy whose clients have not said yet who they are: so many from one address at a time.
+//! Those who have not said yet who they are: so many connections to the explicit proxy from one address at a time.
+use crate::turns::Owner;
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -70,9 +71,15 @@ impl Drop for Place {
     }
 }
 
+/// Whose turn the handshake of a stranger is: those whom [`Strangers`] counts as one share theirs too.
+pub(super) fn turn(client: Option<SocketAddr>) -> Owner {
+    Owner::Stranger(client.map(|client| network(client.ip())))
+}
+
+/// What strangers are told apart by.
 fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
+    match address.to_canonical() {
+        address @ IpAddr::V4(_) => address,
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
             IpAddr::from([a, b, c, d, 0, 0, 0, 0])
@@ -104,5 +111,26 @@ mod tests {
         let _one = strangers.admit("2001:db8::1".parse().unwrap()).unwrap();
         assert!(strangers.admit("2001:db8::2:3:4".parse().unwrap()).is_none());
         assert!(strangers.admit("2001:db8:0:1::1".parse().unwrap()).is_some());
+    }
+
+    #[test]
+    fn hosts_of_ipv4_are_told_apart_where_a_socket_of_ipv6_hears_them_too() {
+        let strangers = Strangers::new(1);
+        let _one = strangers.admit("::ffff:192.0.2.1".parse().unwrap()).unwrap();
+        assert!(strangers.admit("::ffff:192.0.2.2".parse().unwrap()).is_some());
+        assert!(strangers.admit("192.0.2.1".parse().unwrap()).is_none());
+        assert_eq!(turn_of("[::ffff:192.0.2.1]:1"), turn_of("192.0.2.1:2"));
+        assert_ne!(turn_of("[::ffff:192.0.2.1]:1"), turn_of("[::ffff:192.0.2.2]:1"));
+    }
+
+    #[test]
+    fn one_network_of_ipv6_has_one_turn_however_many_addresses_it_comes_from() {
+        assert_eq!(turn_of("[2001:db8::1]:1"), turn_of("[2001:db8::2:3:4]:2"));
+        assert_ne!(turn_of("[2001:db8::1]:1"), turn_of("[2001:db8:0:1::1]:1"));
+        assert_eq!(turn(None), Owner::Stranger(None));
+    }
+
+    fn turn_of(client: &str) -> Owner {
+        turn(Some(client.parse().unwrap()))
     }
 }
