@@ -13,6 +13,9 @@ use sallyport_policy::Host;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+/// Address of the collector, as OpenTelemetry calls it everywhere.
+const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
 /// The only way out of an agent's machine: decides, intercepts, substitutes, redacts, records.
 #[derive(Debug, Parser)]
 #[command(name = "sallyport-gateway", version)]
@@ -90,7 +93,7 @@ struct RawServe {
     upstream_ca: Vec<PathBuf>,
     /// OpenTelemetry collector that spans are sent to, by OTLP over HTTP; `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
     /// `OTEL_EXPORTER_OTLP_HEADERS` and `OTEL_BSP_…` say more
-    #[arg(long, value_name = "URL", value_parser = Export::address, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    #[arg(long, value_name = "URL", value_parser = Export::address, env = unless_empty(COLLECTOR))]
     otlp: Option<Uri>,
     /// Part of all connections whose spans are sent, 0 to 1 [default: as `OTEL_TRACES_SAMPLER` says, else all]
     #[arg(long, value_name = "PART", value_parser = Export::part, requires = "otlp")]
@@ -288,6 +291,14 @@ fn whole_login(spec: ParentSpec) -> Result<ParentSpec, ConfigError> {
         )),
         _ => Ok(spec),
     }
+}
+
+/// The variable, where it says something: an empty one is as one that is not set (OpenTelemetry specification, "Environment
+/// Variable Specification").
+fn unless_empty(variable: &'static str) -> Option<&'static str> {
+    std::env::var_os(variable)
+        .is_none_or(|value| !value.is_empty())
+        .then_some(variable)
 }
 
 fn dns_name(text: &str) -> Result<String, String> {

@@ -463,6 +463,18 @@ fn a_collector_that_is_down_is_said_once_and_holds_up_neither_start_nor_end() {
 }
 
 #[test]
+fn an_empty_address_of_a_collector_in_the_environment_is_none() {
+    let state = tempfile::tempdir().unwrap();
+    let mut command = program(state.path());
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "");
+    let mut gateway = Running::of(command, &[], Stdio::inherit());
+    gateway.signal(rustix::process::Signal::TERM);
+    assert!(gateway.child.wait().unwrap().success());
+    let asked = ["serve", "--otlp", ""];
+    assert!(fails_with(2, &output(state.path(), &asked, "")).contains("http://HOST:4318"));
+}
+
+#[test]
 fn the_names_that_opentelemetry_has_for_everything_are_known_here_too() {
     let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", collector.local_addr().unwrap());
