@@ -85,6 +85,7 @@ fn run_serve(state: &Path, serve: Serve, log: &str) -> anyhow::Result<()> {
     let telemetry = match &serve.spans {
         None => None,
         Some(export) => {
+            // The collector is checked with the authorities of the start, whatever a reload finds.
             let roots = upstream::roots(&serve.upstream_roots_pem)?;
             let (limit, runtime) = (Limits::default().spans, runtime.handle().clone());
             Some(Telemetry::start(export, roots, limit, runtime)?)

@@ -204,6 +204,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
                 .map_err(|error| StartError::Metrics { address, error })?,
         ),
     };
+    // These servers are checked with the authorities of the start, whatever a reload finds: their connections are the resolver's.
     let over_tls = serve.dns.iter().any(NameServer::is_over_tls);
     let trust = over_tls.then(|| trusting(&serve.upstream_roots_pem));
     let resolver = Resolver::new(&serve.dns, trust.transpose().map_err(AssemblyError::from)?)?;
