@@ -129,14 +129,8 @@ impl Doors {
     }
 
     fn make(&self, session: &Session) -> Door {
-        let limits = &self.limits;
-        let fresh = || Table::new(session.id(), limits.names).telling_refused(limits.refused_names);
-        let names = fresh().kept_in(&session.names_file()).unwrap_or_else(|error| {
-            tracing::error!(%error, session = session.id(), "its synthetic addresses will not outlive a restart");
-            fresh()
-        });
         Door {
-            names: Arc::new(names),
+            names: Arc::new(self.names(session)),
             connections: Arc::new(Semaphore::new(self.limits.connections)),
             tunnels: Arc::new(Semaphore::new(self.limits.tunnels)),
             handshakes: Semaphore::new(self.limits.handshakes),
@@ -145,5 +139,25 @@ impl Doors {
             ended: session.closed().clone(),
             listeners: Mutex::new(self.draining.child_token()),
         }
+    }
+
+    /// The names of a session, kept in its file. Who comes for a session that is closed leaves no file behind: one that is made while
+    /// the session is being closed is removed here or, as the last step of closing, there.
+    fn names(&self, session: &Session) -> Table {
+        let limits = &self.limits;
+        let fresh = || Table::new(session.id(), limits.names).telling_refused(limits.refused_names);
+        if session.closed().is_cancelled() {
+            return fresh();
+        }
+        let names = fresh().kept_in(&session.names_file()).unwrap_or_else(|error| {
+            tracing::error!(%error, session = session.id(), "its synthetic addresses will not outlive a restart");
+            fresh()
+        });
+        if session.closed().is_cancelled()
+            && let Err(error) = session.forget_names()
+        {
+            tracing::error!(%error, session = session.id(), "the names of a session that is no more stay until the next start");
+        }
+        names
     }
 }

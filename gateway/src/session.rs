@@ -99,6 +99,10 @@ impl Session {
     pub fn names_file(&self) -> PathBuf {
         self.keeper.names(&self.id)
     }
+    /// Removes that file, as whoever may have made it after the session was closed must.
+    pub fn forget_names(&self) -> Result<(), StateError> {
+        self.keeper.forget_names(&self.id)
+    }
     /// Facts vouched for.
     pub fn who(&self) -> Arc<Who> {
         self.live.load().who.clone()

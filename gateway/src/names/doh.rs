@@ -24,17 +24,22 @@ pub fn is_query<B>(request: &Request<B>) -> bool {
     request.uri().path() == PATH
 }
 
-/// Answers one request of a session. Always answers.
+/// Answers one request of a session. Always answers; where the session ends before the query is whole, nothing is looked up.
 pub async fn answer<B>(shared: &Shared, session: &Session, request: Request<B>) -> Response<Body>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let query = match query(request, shared.limits.request_body_idle).await {
+    let names = shared.doors.of(session).names.clone();
+    let query = tokio::select! {
+        biased;
+        () = session.closed().cancelled() => return plain(StatusCode::FORBIDDEN),
+        query = query(request, shared.limits.request_body_idle) => query,
+    };
+    let query = match query {
         Ok(query) => query,
         Err(status) => return plain(status),
     };
-    let names = shared.doors.of(session).names.clone();
     let Some(message) = lookup::message(shared, session, &names, &query).await else {
         return plain(StatusCode::BAD_REQUEST);
     };

@@ -5,7 +5,7 @@ use crate::state_file::{StateFile, Table};
 use jiff::Timestamp;
 use sallyport_policy::Grant;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,8 @@ pub struct Certificate {
 
 /// Folder of the files in which the names of sessions outlive the process.
 const NAMES: &str = "names";
+/// What follows the session's id in the name of such a file.
+const SUFFIX: &str = ".names";
 
 /// The file of sessions, and the folder beside it.
 pub(super) struct Keeper {
@@ -66,7 +68,7 @@ impl Keeper {
 
     /// Where the names of a session are kept. No id leads out of the folder, since none has a slash.
     pub(super) fn names(&self, id: &str) -> PathBuf {
-        self.names.join(format!("{id}.{NAMES}"))
+        self.names.join(format!("{id}{SUFFIX}"))
     }
 
     /// Every session; an entry that does not fit its checksum is an error.
@@ -100,18 +102,40 @@ impl Keeper {
         changes.commit()
     }
 
-    /// Removes a session; durable when it returns.
-    pub(super) fn remove(&self, id: &str) -> Result<(), StateError> {
-        let names = self.names(id);
-        match std::fs::remove_file(&names) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(StateError::new(&names, error));
+    /// Removes the names of a session. Where no file is there, none was kept.
+    pub(super) fn forget_names(&self, id: &str) -> Result<(), StateError> {
+        remove(&self.names(id))
+    }
+
+    /// Removes the names of all other sessions than these: a file may outlive its session where the process was killed in between,
+    /// or where sessions were begun anew, and a later session of the same id must not inherit it.
+    pub(super) fn keep_names_of(&self, ids: &BTreeSet<&str>) -> Result<(), StateError> {
+        let fail = |error| StateError::new(&self.names, error);
+        for entry in std::fs::read_dir(&self.names).map_err(fail)? {
+            let path = entry.map_err(fail)?.path();
+            let is_kept = path
+                .file_name()
+                .and_then(|name| name.to_str()?.strip_suffix(SUFFIX))
+                .is_some_and(|id| ids.contains(id));
+            if !is_kept {
+                remove(&path)?;
             }
-            _ => {}
         }
+        Ok(())
+    }
+
+    /// Removes a session, all but its names; durable when it returns.
+    pub(super) fn remove(&self, id: &str) -> Result<(), StateError> {
         let mut changes = self.file.change()?;
         changes.remove(SESSIONS, id)?;
         changes.remove(SPENT, id)?;
         changes.commit()
+    }
+}
+
+fn remove(path: &Path) -> Result<(), StateError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StateError::new(path, error)),
+        _ => Ok(()),
     }
 }

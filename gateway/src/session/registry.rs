@@ -82,6 +82,7 @@ impl Sessions {
     ) -> Result<Arc<Self>, StateError> {
         let keeper = Arc::new(Keeper::open(folder)?);
         let kept = keeper.all()?;
+        keeper.keep_names_of(&kept.iter().map(|(id, _)| id.as_str()).collect())?;
         let sessions = Arc::new(Self {
             all: RwLock::default(),
             keeper,
@@ -189,7 +190,8 @@ impl Sessions {
         Ok(session.record_facts(&self.sink).await?)
     }
 
-    /// Ends a session: forgotten on disk, then everything that hangs on it is closed.
+    /// Ends a session: forgotten on disk, then everything that hangs on it is closed. Its names go last, since a door may be opening
+    /// them; where that fails, a further call tries again.
     pub fn delete(&self, id: &str) -> Result<(), SessionError> {
         let _changing = self.changing();
         self.keeper.remove(id)?;
@@ -202,7 +204,7 @@ impl Sessions {
             session.closed.cancel();
         }
         self.generation.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(self.keeper.forget_names(id)?)
     }
 
     /// Reads all values anew, as after a secret was set or removed.

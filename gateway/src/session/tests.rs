@@ -2,8 +2,11 @@
 use super::*;
 use crate::audit::Sink;
 use crate::control::types::{AccessAnswer, AccessRequest, AuditQuery};
+use crate::intake::Doors;
+use crate::limits::Limits;
 use crate::secret::source::Variables;
 use crate::secret::{SecretStore, Sources, Value};
+use crate::turns::Turns;
 use sallyport_policy::{CanonicalPath, Destination, Host, HttpRequest, PolicyText, Wanted};
 use std::path::Path;
 
@@ -191,6 +194,50 @@ async fn a_removed_session_is_closed_and_stays_away() {
     assert!(sessions.by_id("run-1").is_none());
     drop((sessions, session, sink));
     assert!(open(folder.path()).0.list().is_empty());
+}
+
+#[tokio::test]
+async fn names_without_a_session_are_gone_after_a_start_and_the_others_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sessions, sink) = open(folder.path());
+    sessions.put("run-1", spec(POLICY)).unwrap();
+    let own = sessions.by_id("run-1").unwrap().names_file();
+    let names = own.parent().unwrap();
+    for id in ["run-1", "run-2", "run-1.names"] {
+        std::fs::write(names.join(format!("{id}.names")), "00001 a.test\n").unwrap();
+    }
+    drop((sessions, sink));
+    let (sessions, _sink) = open(folder.path());
+    let left: Vec<_> = std::fs::read_dir(names)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert_eq!(left, std::slice::from_ref(&own));
+    sessions.delete("run-1").unwrap();
+    assert_eq!(std::fs::read_dir(names).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn who_comes_late_for_a_removed_session_leaves_no_names_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sessions, _sink) = open(folder.path());
+    sessions.put("run-1", spec(POLICY)).unwrap();
+    let session = sessions.by_id("run-1").unwrap();
+    let doors = Doors::new(
+        Arc::new(Limits::default()),
+        Turns::new(1),
+        CancellationToken::new(),
+    );
+    doors.of(&session).names.addresses("a.test").unwrap();
+    assert!(session.names_file().exists());
+    sessions.delete("run-1").unwrap();
+    doors.of(&session).names.addresses("b.test").unwrap();
+    assert!(!session.names_file().exists());
+    // One of the same id begins anew.
+    sessions.put("run-1", spec(POLICY)).unwrap();
+    let (four, _) = doors.of(&session).names.addresses("b.test").unwrap();
+    let new = sessions.by_id("run-1").unwrap();
+    assert_eq!(doors.of(&new).names.name(four.into()), None);
 }
 
 #[tokio::test]

@@ -264,6 +264,27 @@ async fn names_are_answered_over_https_as_on_port_53() {
 }
 
 #[tokio::test]
+async fn a_session_that_ends_during_its_query_over_https_is_told_so_and_leaves_no_names_behind() {
+    let stand = Stand::new(&Roots::new(), 1).await;
+    let file = stand.sessions.by_id("run-1").unwrap().names_file();
+    let mut stream = stand.dial().await;
+    let head = format!(
+        "POST /dns-query HTTP/1.1\r\nHost: g\r\nContent-Type: application/dns-message\r\nProxy-Authorization: {}\r\n\
+         Content-Length: 30\r\nExpect: 100-continue\r\n\r\n",
+        stand.authorization()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // The gateway waits for the query now.
+    let head = read_head(&mut stream).await;
+    assert!(head.starts_with("HTTP/1.1 100 "), "{head}");
+    assert!(file.exists());
+    stand.sessions.delete("run-1").unwrap();
+    let head = read_head(&mut stream).await;
+    assert!(head.starts_with("HTTP/1.1 403 "), "{head}");
+    assert!(!file.exists());
+}
+
+#[tokio::test]
 async fn what_is_no_query_over_https_is_refused_by_its_status() {
     let stand = Stand::new(&Roots::new(), 1).await;
     let login = format!("Proxy-Authorization: {}", stand.authorization());
