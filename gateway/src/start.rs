@@ -288,9 +288,15 @@ fn reload_roots(gateway: Gateway, files: RootFiles) {
             }
         };
         match loaded {
-            Ok(Roots { system, own, changed }) => tracing::info!(
+            Ok(Roots {
                 system,
                 own,
+                unread,
+                changed,
+            }) => tracing::info!(
+                system,
+                own,
+                unread,
                 changed,
                 "the authorities trusted upstream were read anew; new connections are checked with them"
             ),

@@ -103,11 +103,14 @@ impl Skip {
     }
 
     fn none_from(&self, text: &[u8], mut at: usize, end: usize, is_match: &impl Fn(usize) -> bool) -> bool {
-        while let Some(begin) = self.next(text, at).filter(|begin| *begin < end) {
-            if is_match(begin) {
-                return false;
+        while at < end {
+            match self.away(text, at) {
+                Some(0) if is_match(at) => return false,
+                Some(0) => at += 1,
+                Some(away) => at += away,
+                // No whole pattern can follow.
+                None => return true,
             }
-            at = begin + 1;
         }
         true
     }

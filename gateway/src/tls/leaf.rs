@@ -130,7 +130,7 @@ impl Leaves {
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(certified)));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        // Every client offers both, and most put the slower one first.
+        // Most clients offer both, and put the slower one first; those that offer one are served with it.
         config.ignore_client_order = true;
         // One is enough for a client that comes again; each costs bytes and time in the handshake.
         config.send_tls13_tickets = 1;

@@ -33,6 +33,8 @@ pub struct Roots {
     pub system: usize,
     /// The operator's.
     pub own: usize,
+    /// Files of the system's that could not be read, or not whole.
+    pub unread: usize,
     /// Whether they are others than those before.
     pub changed: bool,
 }
@@ -41,6 +43,8 @@ pub struct Roots {
 pub(super) struct Base {
     roots: RootCertStore,
     hash: Fingerprint,
+    /// How many of the system's are among them.
+    system: usize,
 }
 
 impl Base {
@@ -96,8 +100,17 @@ impl Trust {
     /// Reads the system's authorities again, with these besides. Where they cannot be used, nothing changes.
     pub(super) fn renew(&self, roots_pem: &[u8]) -> Result<Roots, UpstreamFault> {
         let (base, mut roots) = read(roots_pem)?;
-        roots.changed = base.hash != self.base.load().hash;
+        let before = self.base.load();
+        roots.changed = base.hash != before.hash;
         if roots.changed {
+            // A bundle that is missing, or just being written, must not take all trust away.
+            if base.system < before.system && (base.system == 0 || roots.unread > 0) {
+                return Err(UpstreamFault::Roots(format!(
+                    "{} of the system's authorities can be read, {} could before; is their file whole?",
+                    base.system, before.system
+                )));
+            }
+            self.make(&base, "", None)?;
             self.base.store(Arc::new(base));
         }
         Ok(roots)
@@ -191,6 +204,7 @@ fn read(roots_pem: &[u8]) -> Result<(Base, Roots), UpstreamFault> {
     for error in &system.errors {
         tracing::warn!(%error, "some of the system's authorities cannot be read");
     }
+    let unread = system.errors.len();
     let mut hash = Sha256::new();
     for certificate in &system.certs {
         hash.update(certificate);
@@ -202,10 +216,11 @@ fn read(roots_pem: &[u8]) -> Result<(Base, Roots), UpstreamFault> {
     let counts = Roots {
         system,
         own: roots.len() - system,
+        unread,
         changed: true,
     };
     let hash = hash.finalize().into();
-    Ok((Base { roots, hash }, counts))
+    Ok((Base { roots, hash, system }, counts))
 }
 
 fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), UpstreamFault> {

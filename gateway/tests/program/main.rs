@@ -409,6 +409,38 @@ fn authority_pem() -> String {
 }
 
 #[test]
+fn a_bundle_of_the_system_that_is_gone_takes_no_trust_away() {
+    let state = tempfile::tempdir().unwrap();
+    let bundle = state.path().join("system.pem");
+    std::fs::write(&bundle, format!("{}{}", authority_pem(), authority_pem())).unwrap();
+    let mut command = program(&state.path().join("gateway"));
+    command.env("SSL_CERT_FILE", &bundle);
+    let mut gateway = Running::of(command, &[], Stdio::piped());
+    let mut log = gateway.hear();
+    let mut told = || {
+        gateway.signal(rustix::process::Signal::HUP);
+        log.find(|line| line.contains("authorities trusted upstream"))
+            .unwrap()
+    };
+    std::fs::write(&bundle, "").unwrap();
+    let kept = told();
+    assert!(
+        kept.contains("0 of the system") && kept.contains("stay in force"),
+        "{kept}"
+    );
+    std::fs::remove_file(&bundle).unwrap();
+    let kept = told();
+    assert!(kept.contains("stay in force"), "{kept}");
+    // One fewer in a file that is whole is what an operator may want.
+    std::fs::write(&bundle, authority_pem()).unwrap();
+    let anew = told();
+    assert!(
+        anew.contains("\"system\":1") && anew.contains("read anew"),
+        "{anew}"
+    );
+}
+
+#[test]
 fn a_signal_reads_the_authorities_trusted_upstream_anew_or_says_why_the_old_ones_stay() {
     let state = tempfile::tempdir().unwrap();
     let file = state.path().join("upstream.pem");

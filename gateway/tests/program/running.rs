@@ -66,8 +66,14 @@ impl Running {
         arguments: &[&str],
     ) -> (Self, impl Iterator<Item = String> + use<>) {
         let mut running = Self::start_with(state, arguments, Stdio::piped());
-        let log = BufReader::new(running.child.stderr.take().unwrap());
-        (running, log.lines().map(Result::unwrap))
+        let log = running.hear();
+        (running, log)
+    }
+
+    /// The lines of its log, where that is piped.
+    pub(crate) fn hear(&mut self) -> impl Iterator<Item = String> + use<> {
+        let log = BufReader::new(self.child.stderr.take().unwrap());
+        log.lines().map(Result::unwrap)
     }
 
     pub(crate) fn call(&self, method: &str, path: &str, body: &str) -> (u16, String) {
