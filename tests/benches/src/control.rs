@@ -24,6 +24,11 @@ impl Control {
         }
     }
 
+    /// Where it is asked.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// Stores the values of all credentials.
     pub(crate) async fn store_values(&self) -> anyhow::Result<()> {
         for number in 0..CREDENTIALS {

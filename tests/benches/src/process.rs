@@ -3,6 +3,7 @@ use anyhow::Context;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -31,12 +32,23 @@ impl Process {
 
     /// Waits until it listens there.
     pub(crate) async fn listens(&mut self, address: SocketAddr) -> anyhow::Result<()> {
+        let answers = async || tokio::net::TcpStream::connect(address).await.is_ok();
+        self.until(&address.to_string(), answers).await
+    }
+
+    /// Waits until it listens on a unix socket.
+    pub(crate) async fn listens_at(&mut self, socket: &Path) -> anyhow::Result<()> {
+        let answers = async || tokio::net::UnixStream::connect(socket).await.is_ok();
+        self.until(&socket.display().to_string(), answers).await
+    }
+
+    async fn until(&mut self, place: &str, answers: impl AsyncFn() -> bool) -> anyhow::Result<()> {
         let end = Instant::now() + Duration::from_secs(60);
-        while tokio::net::TcpStream::connect(address).await.is_err() {
+        while !answers().await {
             if let Some(status) = self.child.try_wait()? {
-                anyhow::bail!("it ended before it listened on `{address}`: {status}");
+                anyhow::bail!("it ended before it listened on `{place}`: {status}");
             }
-            anyhow::ensure!(Instant::now() < end, "it does not listen on `{address}`");
+            anyhow::ensure!(Instant::now() < end, "it does not listen on `{place}`");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         Ok(())

@@ -70,6 +70,7 @@ async fn run(
     let mut process = Process::start(&mut command, PROXY_CORE)?;
     process.listens(proxy).await?;
     let control = Control::new(&state);
+    process.listens_at(control.socket()).await?;
     control.store_values().await?;
     Ok((process, control, state))
 }
