@@ -194,3 +194,57 @@ pub async fn serve_channel(
     })
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::Notify;
+
+    #[tokio::test]
+    async fn a_body_is_not_read_as_the_rest_of_a_coded_one_that_nobody_wanted() {
+        let (mut client, server) = tokio::io::duplex(4096);
+        let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let seen = [begun.clone(), go_on.clone()];
+        let service = move |request: Request<Incoming>| {
+            let [begun, go_on] = seen.clone();
+            async move {
+                begun.notify_one();
+                if request.uri().path() == "/unwanted" {
+                    go_on.notified().await;
+                } else {
+                    let body = request.into_body().collect().await.unwrap().to_bytes();
+                    assert_eq!(&body[..], b"5 \r\nhello");
+                }
+                Response::new(empty_body())
+            }
+        };
+        let (limits, stop) = (Limits::default(), CancellationToken::new());
+        let serving = serve(&limits, &stop, Stream::new(server), Version::Http1, service);
+        let asking = async {
+            let mut answer = [0; 256];
+            // The first chunk waits to be taken, so that the last is read when the request is over.
+            for (head, body) in [
+                (
+                    "POST /unwanted HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
+                    "0\r\n\r\n",
+                ),
+                (
+                    "POST /wanted HTTP/1.1\r\nContent-Length: 9\r\n\r\n",
+                    "5 \r\nhello",
+                ),
+            ] {
+                client.write_all(head.as_bytes()).await.unwrap();
+                begun.notified().await;
+                client.write_all(body.as_bytes()).await.unwrap();
+                go_on.notify_one();
+                let count = client.read(&mut answer).await.unwrap();
+                assert!(answer[..count].starts_with(b"HTTP/1.1 200 OK\r\n"), "{head}");
+            }
+            drop(client);
+        };
+        let (served, ()) = tokio::join!(serving, asking);
+        served.unwrap();
+    }
+}

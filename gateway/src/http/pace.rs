@@ -131,13 +131,11 @@ impl<S> Paced<S> {
         }
         let pace = self.pace.clone();
         let mut head = pace.head.lock().unwrap_or_else(PoisonError::into_inner);
-        match head.push(piece, self.head_bytes) {
-            Some(body) if head.is_coded() => {
-                self.chunks = ChunkLines::begin();
-                piece.len() - body.len() + self.came_of_body(body)
-            }
-            _ => piece.len(),
-        }
+        let coded = head.push(piece, self.head_bytes).filter(|_| head.is_coded());
+        // A body before it that nobody wanted to the end is over.
+        self.chunks = coded.map_or(ChunkLines::Over, |_| ChunkLines::begin());
+        let body = coded.unwrap_or_default();
+        piece.len() - body.len() + self.came_of_body(body)
     }
 
     fn came_of_body(&mut self, piece: &[u8]) -> usize {
