@@ -13,7 +13,6 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -94,14 +93,6 @@ impl Session {
     /// Id, equal to the run's.
     pub fn id(&self) -> &str {
         &self.id
-    }
-    /// Where the names that it has synthetic addresses for outlive the process.
-    pub fn names_file(&self) -> PathBuf {
-        self.keeper.names(&self.id)
-    }
-    /// Removes that file, as whoever may have made it after the session was closed must.
-    pub fn forget_names(&self) -> Result<(), StateError> {
-        self.keeper.forget_names(&self.id)
     }
     /// Facts vouched for.
     pub fn who(&self) -> Arc<Who> {

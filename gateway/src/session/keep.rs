@@ -1,4 +1,5 @@
 //! What outlives the gateway's process of each session, in one redb file.
+use super::Session;
 use crate::control::types::SessionSpec;
 pub use crate::state_file::StateError;
 use crate::state_file::{StateFile, Table};
@@ -130,6 +131,18 @@ impl Keeper {
         changes.remove(SESSIONS, id)?;
         changes.remove(SPENT, id)?;
         changes.commit()
+    }
+}
+
+impl Session {
+    /// Where the names that it has synthetic addresses for outlive the process.
+    pub fn names_file(&self) -> PathBuf {
+        self.keeper.names(&self.id)
+    }
+
+    /// Removes that file, as whoever may have made it after the session was closed must.
+    pub fn forget_names(&self) -> Result<(), StateError> {
+        self.keeper.forget_names(&self.id)
     }
 }
 
