@@ -103,7 +103,7 @@ pub struct Limits {
     /// How long what may be the beginning of a value is held back over ssh while nothing follows it (20 ms). Beyond it: let go,
     /// since terminals and protocols wait for what is short.
     pub ssh_held: Duration,
-    /// How long an ssh client may take to leave when told why (2 s). Beyond it: cut.
+    /// How long an ssh client may take for what the gateway itself tells it, and to leave when told why (2 s). Beyond it: cut.
     pub ssh_farewell: Duration,
     /// Log-ins that one ssh connection may fail (10). Beyond it: disconnected.
     pub ssh_tries: usize,
