@@ -1,5 +1,6 @@
 //! What one version of HTTP must say in the words of the other: torn ends, trailers, answers that come early or never (cases P05
 //! to P07).
+use crate::fidelity::origin_that_answers_early;
 use crate::origin::{Origin, Reply, Roots};
 use crate::stand::{Stand, ask, read_all, read_head};
 use bytes::Bytes;
@@ -153,17 +154,7 @@ async fn a_word_to_go_on_and_then_nothing_is_a_504() {
 #[tokio::test]
 async fn an_early_answer_over_http2_is_read_whole_and_the_upload_ended_without_an_error() {
     let roots = Roots::new();
-    let origin = Origin::raw(&roots, &["http/1.1"], |mut stream| async move {
-        read_head(&mut stream).await;
-        let mut some = vec![0; 100_000];
-        stream.read_exact(&mut some).await.unwrap();
-        let answer =
-            b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 9\r\n\r\ntoo large";
-        stream.write_all(answer).await.unwrap();
-        // It reads no more, and leaves the connection open until the client closes.
-        std::future::pending().await
-    })
-    .await;
+    let origin = origin_that_answers_early(&roots).await;
     let stand = Stand::new(&roots, origin.port).await;
     let at = stand.at("allowed.test");
     let stream = stand.tls(&at, "allowed.test", &["h2"]).await.unwrap();

@@ -505,10 +505,9 @@ async fn upgrades_to_what_cannot_be_read_are_refused_in_words() {
     assert!(origin.seen().is_empty());
 }
 
-#[tokio::test]
-async fn an_answer_that_comes_before_the_body_is_read_whole() {
-    let roots = Roots::new();
-    let origin = Origin::raw(&roots, &["http/1.1"], |mut stream| async move {
+/// Answers in the middle of an upload and reads no more of it.
+pub(crate) async fn origin_that_answers_early(roots: &Roots) -> Origin {
+    Origin::raw(roots, &["http/1.1"], |mut stream| async move {
         read_head(&mut stream).await;
         let mut some = vec![0; 100_000];
         stream.read_exact(&mut some).await.unwrap();
@@ -518,7 +517,13 @@ async fn an_answer_that_comes_before_the_body_is_read_whole() {
         // It reads no more, and leaves the connection open until the client closes.
         std::future::pending().await
     })
-    .await;
+    .await
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_before_the_body_is_read_whole() {
+    let roots = Roots::new();
+    let origin = origin_that_answers_early(&roots).await;
     let stand = Stand::new(&roots, origin.port).await;
     let at = stand.at("allowed.test");
     let mut stream = stand.h1("allowed.test").await;

@@ -1,5 +1,6 @@
 //! gRPC through the gateway: calls of all kinds, trailers, and refusals in its own words (cases P06, T05).
 use crate::origin::{Origin, Reply, Roots, full};
+use crate::python::python_package;
 use crate::stand::{SECRET, Stand};
 use base64::Engine;
 use bytes::Bytes;
@@ -13,7 +14,6 @@ use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sallyport_gateway::control::types::Verdict;
 use std::convert::Infallible;
-use std::path::{Path, PathBuf};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
@@ -288,32 +288,9 @@ async fn a_refusal_is_an_answer_of_trailers_only_with_details() {
     assert!(origin.seen().is_empty());
 }
 
-/// grpcio from the package registry, fetched once into the target folder.
-async fn grpcio() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("grpcio-1.85.3");
-    if !folder.join("grpc").is_dir() {
-        let fetched = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let output = Command::new("python3")
-            .args(["-m", "pip", "install", "-q", "--only-binary=:all:", "--target"])
-            .arg(fetched.path())
-            .arg("grpcio==1.85.3")
-            .output()
-            .await
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        // Another run may have been quicker.
-        let _kept = std::fs::rename(fetched.keep(), &folder);
-    }
-    folder
-}
-
 #[tokio::test]
 async fn grpcio_calls_and_is_refused_in_its_own_words() {
-    let packages = grpcio().await;
+    let packages = python_package("grpcio", "1.85.3").await;
     let (stand, _origin) = stand().await;
     let ca = stand.folder.path().join("authority.pem");
     std::fs::write(&ca, &stand.ca_pem).unwrap();

@@ -35,6 +35,7 @@ mod postgres;
 mod postgres_bounds;
 mod proxy;
 mod pushes;
+mod python;
 mod refusals;
 mod registry;
 mod rollout;

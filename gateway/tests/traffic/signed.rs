@@ -1,8 +1,8 @@
 //! Requests that their client signed reach their server with the signature still good: botocore signs, the server checks (case T06).
 use crate::origin::{Origin, Roots};
+use crate::python::python_package;
 use crate::stand::{POLICY, Stand};
 use sallyport_gateway::control::types::Verdict;
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
@@ -10,32 +10,9 @@ use tokio::process::Command;
 
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traffic/aws_peers.py");
 
-/// botocore from the package registry, fetched once into the target folder.
-async fn botocore() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("botocore-1.44.5");
-    if !folder.join("botocore").is_dir() {
-        let fetched = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let output = Command::new("python3")
-            .args(["-m", "pip", "install", "-q", "--only-binary=:all:", "--target"])
-            .arg(fetched.path())
-            .arg("botocore==1.44.5")
-            .output()
-            .await
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        // Another run may have been quicker.
-        let _kept = std::fs::rename(fetched.keep(), &folder);
-    }
-    folder
-}
-
 #[tokio::test]
 async fn signatures_of_aws_hold_for_uploads_ranges_and_links() {
-    let packages = botocore().await;
+    let packages = python_package("botocore", "1.44.5").await;
     let mut server = Command::new("python3")
         .args([PEERS, "serve"])
         .stdout(Stdio::piped())
