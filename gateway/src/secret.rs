@@ -11,6 +11,7 @@ use secrecy::{ExposeSecret, SecretSlice};
 use std::fmt;
 use std::sync::Arc;
 
+mod both;
 pub mod client_certificate;
 pub(crate) mod forms;
 pub mod guard;
@@ -35,6 +36,7 @@ pub use source::Sources;
 pub use store::SecretStore;
 pub use substitute::{Leak, Outbound};
 
+use both::Both;
 use scanner::{Pattern, Scanner};
 
 /// Shortest value that is bound, in bytes: anything shorter would be found by chance in ordinary traffic.
@@ -110,6 +112,7 @@ pub struct SessionSecrets {
     names: Arc<[String]>,
     values: Option<Arc<Scanner>>,
     placeholders: Option<Arc<Scanner>>,
+    both: Option<Arc<Both>>,
     identities: Vec<client_certificate::Loaded>,
 }
 
@@ -157,10 +160,14 @@ impl SessionSecrets {
                 binding.value.as_deref(),
             )
         }));
+        let values = Scanner::build(values)?.map(Arc::new);
+        let placeholders = Scanner::build(placeholders)?.map(Arc::new);
+        let both = values.clone().zip(placeholders.clone());
         Ok(Self {
             identities,
-            values: Scanner::build(values)?.map(Arc::new),
-            placeholders: Scanner::build(placeholders)?.map(Arc::new),
+            both: both.map(|(values, placeholders)| Arc::new(Both::new([values, placeholders]))),
+            values,
+            placeholders,
             names: bindings.iter().map(|binding| binding.name.clone()).collect(),
             bindings,
         })
@@ -173,6 +180,7 @@ impl SessionSecrets {
             names: Arc::default(),
             values: None,
             placeholders: None,
+            both: None,
             identities: Vec::new(),
         }
     }
@@ -212,8 +220,8 @@ impl SessionSecrets {
             return None;
         }
         Some(BodyGuard::new(
-            self.values.clone(),
-            self.placeholders.clone(),
+            [self.values.clone(), self.placeholders.clone()],
+            self.both.clone(),
             self.names.clone(),
         ))
     }

@@ -1,4 +1,5 @@
 //! The guard over outgoing bodies: a real value never leaves in one.
+use super::both::Both;
 use super::scanner::{Scanner, Window};
 use super::substitute::Leak;
 use bytes::BytesMut;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 pub struct BodyGuard {
     values: Option<Window>,
     placeholders: Option<Window>,
+    /// Where there are both.
+    both: Option<Arc<Both>>,
     names: Arc<[String]>,
     seen: Vec<String>,
 }
@@ -24,12 +27,14 @@ impl fmt::Debug for BodyGuard {
 }
 
 impl BodyGuard {
+    /// `both` of the two scanners, where there are two.
     pub(super) fn new(
-        values: Option<Arc<Scanner>>,
-        placeholders: Option<Arc<Scanner>>,
+        [values, placeholders]: [Option<Arc<Scanner>>; 2],
+        both: Option<Arc<Both>>,
         names: Arc<[String]>,
     ) -> Self {
         Self {
+            both,
             values: values.map(Window::new),
             placeholders: placeholders.map(Window::new),
             names,
@@ -39,8 +44,11 @@ impl BodyGuard {
 
     /// Whether the next piece passes as it is; it need not be pushed then.
     pub fn passes(&self, piece: &[u8]) -> bool {
-        let windows = [&self.values, &self.placeholders];
-        windows.into_iter().flatten().all(|window| window.passes(piece))
+        let mut windows = [&self.values, &self.placeholders].into_iter().flatten();
+        match &self.both {
+            Some(both) => windows.all(Window::is_idle) && both.passes(piece),
+            None => windows.all(|window| window.passes(piece)),
+        }
     }
 
     /// Looks at a piece and appends to `out` what may be sent; the rest is held back until the next call.

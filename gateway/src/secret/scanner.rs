@@ -22,7 +22,7 @@ pub(super) struct Scanner {
     /// Asked only where a pattern may begin.
     automaton: AhoCorasick,
     skip: Skip,
-    patterns: Vec<Pattern>,
+    pub(super) patterns: Vec<Pattern>,
     first_bytes: [bool; 256],
     beginnings: HashSet<[u8; BEGINNING]>,
     longest: usize,
@@ -85,8 +85,17 @@ impl Scanner {
 
     /// Whether a piece at the beginning of a stream passes as it is: nothing is found in it, and nothing at its end may go on.
     fn passes(&self, piece: &[u8]) -> bool {
-        let is_match = |begin| self.at(piece, begin).is_some();
-        self.skip.none_matches(piece, is_match) && self.hold_from(piece, 0) == piece.len()
+        self.finds_nothing(piece) && self.holds_nothing(piece)
+    }
+
+    fn finds_nothing(&self, text: &[u8]) -> bool {
+        self.skip
+            .none_matches(text, |begin| self.at(text, begin).is_some())
+    }
+
+    /// Whether nothing at the end of a piece may be the beginning of a match.
+    pub(super) fn holds_nothing(&self, piece: &[u8]) -> bool {
+        self.hold_from(piece, 0) == piece.len()
     }
 
     /// The leftmost match from `at` on, and of those that begin there the longest.
@@ -101,7 +110,7 @@ impl Scanner {
     }
 
     /// The longest match that begins here.
-    fn at(&self, text: &[u8], begin: usize) -> Option<Match> {
+    pub(super) fn at(&self, text: &[u8], begin: usize) -> Option<Match> {
         self.automaton
             .find(Input::new(text).range(begin..).anchored(Anchored::Yes))
     }
@@ -122,6 +131,10 @@ impl Scanner {
             }
         };
         let (mut at, mut held) = (0, hold(0));
+        if self.finds_nothing(data) {
+            out.extend_from_slice(&data[..held]);
+            return Ok(held);
+        }
         while let Some(hit) = self.first(data, at) {
             // A match that begins where a longer or earlier one may still come is not settled.
             if hit.start() >= held {
@@ -189,7 +202,12 @@ impl Window {
 
     /// Whether the next piece passes as it is; it need not be pushed then.
     pub(super) fn passes(&self, piece: &[u8]) -> bool {
-        self.held.is_empty() && self.scanner.passes(piece)
+        self.is_idle() && self.scanner.passes(piece)
+    }
+
+    /// Whether nothing is held back.
+    pub(super) fn is_idle(&self) -> bool {
+        self.held.is_empty()
     }
 
     /// Takes a piece; appends what is settled to `out`. An error of `found` ends the search before the match is let go.
@@ -199,6 +217,7 @@ impl Window {
         out: &mut BytesMut,
         found: &mut dyn FnMut(&Pattern) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.settle(piece, out);
         if self.held.is_empty() {
             let settled = self.scanner.run(piece, false, out, found)?;
             self.held.extend_from_slice(&piece[settled..]);
@@ -208,6 +227,21 @@ impl Window {
         let settled = self.scanner.run(&self.held, false, out, found)?;
         self.held.drain(..settled);
         Ok(())
+    }
+
+    /// Lets go what is held where no match that begins in it goes on in a piece that would hold it whole.
+    fn settle(&mut self, piece: &[u8], out: &mut BytesMut) {
+        let Some(reach) = piece.get(..self.scanner.longest).filter(|_| !self.is_idle()) else {
+            return;
+        };
+        let before = self.held.len();
+        self.held.extend_from_slice(reach);
+        let begins = self.scanner.first(&self.held, 0);
+        self.held.truncate(before);
+        if begins.is_none_or(|hit| hit.start() >= before) {
+            out.extend_from_slice(&self.held);
+            self.held.clear();
+        }
     }
 
     /// The end of the stream: everything is settled.
