@@ -1,11 +1,12 @@
 //! The log on standard error: text for people, JSON for programs. One event is one line, whatever stands in it.
-use crate::telemetry::spans;
+use crate::telemetry::{Telemetry, spans};
 use tracing::Subscriber;
 use tracing::field::Field;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, fmt};
 
@@ -39,6 +40,24 @@ where
     }
 }
 
+/// What the whole process is heard by: the log, and the collector where there is one. Without one no span is made at all: an empty
+/// layer in the collector's place would ask for every one.
+pub fn subscriber<W>(
+    filter: EnvFilter,
+    form: Form,
+    writer: W,
+    telemetry: Option<&Telemetry>,
+) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let log = tracing_subscriber::registry().with(layer(filter, form, writer));
+    match telemetry {
+        Some(telemetry) => Box::new(log.with(telemetry.layer())),
+        None => Box::new(log),
+    }
+}
+
 /// A field with its control characters escaped: a line break from outside must not begin a line of its own.
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn std::fmt::Debug) -> std::fmt::Result {
     let mut text = String::new();
@@ -59,7 +78,6 @@ mod tests {
     use super::*;
     use std::io;
     use std::sync::{Arc, Mutex};
-    use tracing_subscriber::layer::SubscriberExt;
 
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
@@ -76,8 +94,8 @@ mod tests {
 
     #[test]
     fn no_span_is_made_where_nobody_takes_it_even_if_everything_is_logged() {
-        let log = layer(EnvFilter::new("trace"), Form::Json, io::sink);
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
+        let log = subscriber(EnvFilter::new("trace"), Form::Json, io::sink, None);
+        tracing::subscriber::with_default(log, || {
             assert!(spans::exchange("http").is_disabled());
         });
     }

@@ -16,7 +16,6 @@ use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use zeroize::Zeroizing;
 
@@ -164,11 +163,9 @@ fn start_log(filter: &str, telemetry: Option<&Telemetry>) -> anyhow::Result<()> 
         true => log::Form::Text,
         false => log::Form::Json,
     };
-    tracing_subscriber::registry()
-        .with(log::layer(filter, form, std::io::stderr))
-        .with(telemetry.map(Telemetry::layer))
-        .init();
-    Ok(())
+    log::subscriber(filter, form, std::io::stderr, telemetry)
+        .try_init()
+        .context("the log cannot be started")
 }
 
 fn say(line: &str) -> anyhow::Result<()> {
