@@ -9,6 +9,7 @@ pub mod forward;
 pub mod grpc;
 pub mod head;
 pub mod interim;
+pub mod outgoing;
 pub mod pace;
 pub mod push;
 pub mod raw_head;

@@ -38,11 +38,19 @@ pub struct Traffic {
     pub bytes_out: AtomicU64,
     /// Body bytes from the upstream to the machine.
     pub bytes_in: AtomicU64,
+    used: Mutex<Vec<String>>,
     redacted: Mutex<Vec<String>>,
     remarks: Mutex<Vec<String>>,
 }
 
 impl Traffic {
+    /// Adds names of credentials put into a body.
+    pub fn used(&self, names: &[String]) {
+        if !names.is_empty() {
+            add_new(&self.used, names.iter().cloned());
+        }
+    }
+
     /// Adds names of credentials taken out of an answer.
     pub fn redacted(&self, names: impl IntoIterator<Item = String>) {
         add_new(&self.redacted, names);
@@ -285,6 +293,7 @@ impl Ledger {
         record.bytes_out = self.traffic.bytes_out.load(Ordering::Relaxed);
         record.bytes_in = self.traffic.bytes_in.load(Ordering::Relaxed);
         record.duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        record.credentials_used.extend(listed(&self.traffic.used));
         record.credentials_redacted = listed(&self.traffic.redacted);
         for remark in listed(&self.traffic.remarks) {
             if !record.reason.contains(&remark) {

@@ -13,8 +13,10 @@ use std::sync::Arc;
 
 mod both;
 pub mod client_certificate;
+pub mod fill;
 pub(crate) mod forms;
 pub mod guard;
+pub mod leak;
 pub mod log_in;
 pub mod placeholder;
 pub mod places;
@@ -31,10 +33,11 @@ mod stray;
 pub mod substitute;
 
 pub use guard::BodyGuard;
+pub use leak::Leak;
 pub use redact::Redactor;
 pub use source::Sources;
 pub use store::SecretStore;
-pub use substitute::{Leak, Outbound};
+pub use substitute::Outbound;
 
 use both::Both;
 use scanner::{Pattern, Scanner};
@@ -114,6 +117,8 @@ pub struct SessionSecrets {
     placeholders: Option<Arc<Scanner>>,
     both: Option<Arc<Both>>,
     identities: Vec<client_certificate::Loaded>,
+    /// Some credential may stand in a body.
+    fills_bodies: bool,
 }
 
 impl fmt::Debug for SessionSecrets {
@@ -163,8 +168,11 @@ impl SessionSecrets {
         let values = Scanner::build(values)?.map(Arc::new);
         let placeholders = Scanner::build(placeholders)?.map(Arc::new);
         let both = values.clone().zip(placeholders.clone());
+        let mut places = bindings.iter().flat_map(|binding| &binding.places);
+        let fills_bodies = places.any(fill::is_in_a_body);
         Ok(Self {
             identities,
+            fills_bodies,
             both: both.map(|(values, placeholders)| Arc::new(Both::new([values, placeholders]))),
             values,
             placeholders,
@@ -182,6 +190,7 @@ impl SessionSecrets {
             placeholders: None,
             both: None,
             identities: Vec::new(),
+            fills_bodies: false,
         }
     }
 

@@ -1,16 +1,17 @@
-//! Bodies looked into: values taken out of answers through every known content coding, and looked for in requests.
+//! Answers looked into: values taken out of their bodies through every known content coding.
 //!
 //! An answer without coding keeps its length, since a placeholder is as long as its value. A coded one is decoded,
 //! cleaned and coded again in the same way as it comes; what can be let go when the upstream pauses is flushed, so that
 //! streams stay live. Its length and digests are no longer known, and a strong `ETag` becomes a weak one.
 //! Not looked into: archives and other formats that compress by themselves, without a content coding.
-use super::coding::{CannotLookInside, Coding, Decoder, Encoder, Expands, PIECE, codings};
+use super::coding::{CannotLookInside, Coding, Decoder, Encoder, PIECE, codings};
+use super::forward;
 use super::{Body, Fault};
 use crate::ledger::Traffic;
-use crate::secret::{BodyGuard, Leak, Redactor, SessionSecrets};
+use crate::secret::{Redactor, SessionSecrets};
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, HeaderValue};
+use http::header::{CONTENT_RANGE, ETAG, HeaderValue};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use std::io;
@@ -18,8 +19,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Digests over the coded bytes, which are not the same any more (RFC 9530, RFC 3230, RFC 2616).
-const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
 /// A frame is let go when it has this many bytes, whatever else is waiting.
 const FRAME: usize = 64 * 1024;
 
@@ -67,10 +66,7 @@ pub fn redacted(
 
 /// What no longer holds of a body that is coded anew.
 fn recoded(headers: &mut HeaderMap) {
-    headers.remove(CONTENT_LENGTH);
-    for name in DIGESTS {
-        headers.remove(HeaderName::from_static(name));
-    }
+    forward::body_changes(headers);
     if let Some(tag) = headers.get(ETAG).filter(|tag| tag.as_bytes().starts_with(b"\""))
         && let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat())
     {
@@ -276,116 +272,6 @@ impl http_body::Body for Redacted {
 
     fn size_hint(&self) -> SizeHint {
         self.hint
-    }
-}
-
-/// Looks for values in an outgoing body, also through its content coding. What passes is never changed.
-pub struct OutgoingGuard {
-    guard: BodyGuard,
-    inside: Inside,
-    /// What was decoded last; empty where nothing is.
-    piece: Vec<u8>,
-    remarks: Vec<String>,
-}
-
-/// How an outgoing body is looked at.
-enum Inside {
-    /// As it stands: the guard lets go what it has seen.
-    Plain,
-    /// Decoded on the side: a piece goes out when what it decodes to was seen.
-    Coded(Decoder),
-    /// Said to be coded and is not: seen as it stands, on the side.
-    Broken,
-}
-
-impl std::fmt::Debug for OutgoingGuard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OutgoingGuard")
-            .field("guard", &self.guard)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The guard for a request with these headers; none where there is nothing to look for. A body of an unknown coding is
-/// looked at as it stands, with a remark.
-pub fn outgoing_guard(headers: &HeaderMap, secrets: &SessionSecrets) -> Option<OutgoingGuard> {
-    let guard = secrets.body_guard()?;
-    let (inside, remarks) = match codings(headers) {
-        Ok(codings) if codings.is_empty() => (Inside::Plain, Vec::new()),
-        Ok(codings) => (Inside::Coded(Decoder::new(&codings)), Vec::new()),
-        Err(cannot) => (Inside::Plain, vec![cannot.to_string()]),
-    };
-    let piece = match &inside {
-        Inside::Coded(_) => vec![0; PIECE],
-        _ => Vec::new(),
-    };
-    Some(OutgoingGuard {
-        guard,
-        inside,
-        piece,
-        remarks,
-    })
-}
-
-impl OutgoingGuard {
-    /// Whether the next piece may be sent as it is; it need not be pushed then.
-    pub fn passes(&self, piece: &[u8]) -> bool {
-        matches!(self.inside, Inside::Plain) && self.guard.passes(piece)
-    }
-
-    /// Looks at a piece and appends to `out` what may be sent; the rest is held back until the next call.
-    /// At a [`Leak`] the body must be cut: nothing more may be sent.
-    pub fn push(&mut self, piece: &[u8], out: &mut BytesMut) -> Result<(), Leak> {
-        match &mut self.inside {
-            Inside::Plain => return self.guard.push(piece, out),
-            Inside::Broken => self.guard.push(piece, &mut BytesMut::new())?,
-            Inside::Coded(_) => self.look_inside(piece)?,
-        }
-        out.extend_from_slice(piece);
-        Ok(())
-    }
-
-    /// The end of the body.
-    pub fn finish(&mut self, out: &mut BytesMut) -> Result<(), Leak> {
-        match &self.inside {
-            Inside::Plain => self.guard.finish(out),
-            Inside::Coded(_) | Inside::Broken => self.guard.finish(&mut BytesMut::new()),
-        }
-    }
-
-    /// Things worth a note in the log: placeholders seen, what could not be looked into.
-    pub fn remarks(&self) -> Vec<String> {
-        let seen = self.guard.placeholders_seen().iter();
-        seen.map(|name| format!("placeholder of credential `{name}` in the body, passed unchanged"))
-            .chain(self.remarks.iter().cloned())
-            .collect()
-    }
-
-    fn look_inside(&mut self, piece: &[u8]) -> Result<(), Leak> {
-        let Inside::Coded(decoder) = &mut self.inside else {
-            return Ok(());
-        };
-        decoder.feed(piece);
-        let mut seen = BytesMut::new();
-        loop {
-            match decoder.take(&mut self.piece) {
-                Ok(0) => return Ok(()),
-                Ok(taken) => self.guard.push(&self.piece[..taken], &mut seen)?,
-                Err(error) if error.get_ref().is_some_and(|inner| inner.is::<Expands>()) => {
-                    return Err(Leak {
-                        credential: String::new(),
-                        sentence: format!("the request's body cannot be looked into: {error}"),
-                    });
-                }
-                Err(error) => {
-                    self.remarks
-                        .push(format!("the request's content coding is broken: {error}"));
-                    self.inside = Inside::Broken;
-                    return self.guard.push(piece, &mut seen);
-                }
-            }
-            seen.clear();
-        }
     }
 }
 

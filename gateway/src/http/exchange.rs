@@ -15,7 +15,7 @@ use super::upload::Upload;
 use super::websocket::extension::Terms;
 use super::websocket::handshake::{Begun, Handshake};
 use super::websocket::{self, Ground};
-use super::{Channel, body, forward};
+use super::{Channel, body, forward, outgoing};
 use crate::Shared;
 use crate::audit::{AuditError, HELD_BACK};
 use crate::ledger::Ledger;
@@ -174,6 +174,12 @@ fn prepare(
     let outbound = secrets
         .outbound(&permit, channel.tls, &mut parts)
         .map_err(Stop::Leak)?;
+    let guard = match body.is_end_stream() {
+        true => None,
+        false => {
+            outgoing::guard(&mut parts.headers, &secrets, &permit, &outbound.used).map_err(Stop::Unread)?
+        }
+    };
     ledger.used(outbound.used);
     if channel.tls
         && let Ok(Some(identity)) = secrets.identity(&permit)
@@ -186,7 +192,6 @@ fn prepare(
     let begun = channel.session.begin(&permit, body.size_hint().exact());
     let pass = Arc::new(begun.map_err(Stop::Limit)?);
     let limits = &shared.limits;
-    let guard = body::outgoing_guard(&parts.headers, &secrets);
     let (body, fate) = RequestBody::new(body, guard, ledger.traffic(), limits.request_body_idle);
     let body = body.within(pass.clone()).guarding_trailers(secrets.clone());
     let (body, open) = match parts.headers.contains_key(EXPECT) {

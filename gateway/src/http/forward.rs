@@ -84,6 +84,17 @@ pub fn strip_answer(headers: &mut HeaderMap) {
     headers.remove("alt-svc");
 }
 
+/// Digests over the bytes of a body (RFC 9530, RFC 3230, RFC 2616).
+const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
+
+/// Takes off what no longer holds of a body that is changed on its way: its length and its digests.
+pub fn body_changes(headers: &mut HeaderMap) {
+    headers.remove(CONTENT_LENGTH);
+    for name in DIGESTS {
+        headers.remove(HeaderName::from_static(name));
+    }
+}
+
 /// Only codings that can be looked into are asked for; a list that has no others stays as it is.
 fn known_codings_only(headers: &mut HeaderMap) -> Result<(), http::Error> {
     let known = |item: &&str| {

@@ -30,6 +30,8 @@ pub enum Stop {
     Loop,
     /// The request wants to speak on another protocol, of this name, which is not WebSocket.
     Upgrade(String),
+    /// The request is coded in a way that is not known here, and a credential may have to be put into it.
+    Unread(CannotLookInside),
     /// The answer is coded in a way that is not known here.
     Opaque(CannotLookInside),
     /// No answer from the upstream.
@@ -124,6 +126,15 @@ impl Stop {
                     name.escape_debug()
                 ),
             ),
+            Self::Unread(cannot) => of(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the request cannot be looked into",
+                "http_request_error",
+                format!(
+                    "{cannot}; a credential may have to be put into it, so send it without a content coding, or with `gzip`, `br`, \
+                     `zstd` or `deflate`"
+                ),
+            ),
             Self::Opaque(cannot) => of(
                 StatusCode::BAD_GATEWAY,
                 "the answer cannot be looked into",
@@ -162,9 +173,12 @@ impl Stop {
             Self::Refused(..) | Self::Limit(_) | Self::Audit(_) => return None,
             Self::Head(fault) => (Verdict::Malformed, fault.to_string()),
             Self::Leak(leak) => (Verdict::Denied, leak.sentence.clone()),
-            Self::Undecided(_) | Self::Push(_) | Self::Loop | Self::Upgrade(_) | Self::Opaque(_) => {
-                (Verdict::Denied, detail.to_owned())
-            }
+            Self::Undecided(_)
+            | Self::Push(_)
+            | Self::Loop
+            | Self::Upgrade(_)
+            | Self::Unread(_)
+            | Self::Opaque(_) => (Verdict::Denied, detail.to_owned()),
             Self::Upstream(UpstreamFault::Address(_)) => (Verdict::Denied, detail.to_owned()),
             Self::Upstream(UpstreamFault::RequestBody(why)) => {
                 (Verdict::Malformed, format!("the request's body broke off: {why}"))

@@ -1,5 +1,5 @@
 //! Bodies on their way: counted, guarded, timed, and their end written down.
-use super::body::OutgoingGuard;
+use super::outgoing::OutgoingGuard;
 use super::trailers;
 use super::waiting::{Due, IdleTimer};
 use crate::ledger::{Ledger, Traffic};
@@ -86,7 +86,11 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
         idle: Duration,
     ) -> (Self, RequestFate) {
         let fate = RequestFate::default();
-        let (hint, done) = (inner.size_hint(), inner.is_end_stream());
+        let done = inner.is_end_stream();
+        let hint = match guard.as_ref().is_none_or(OutgoingGuard::keeps_length) {
+            true => inner.size_hint(),
+            false => SizeHint::default(),
+        };
         let body = Self {
             inner: Box::pin(inner),
             guard,
@@ -208,11 +212,15 @@ where
                     Ok(piece) => match &mut this.guard {
                         None => return this.let_go(piece),
                         Some(guard) if guard.passes(&piece) => return this.let_go(piece),
-                        Some(guard) => match guard.push(&piece, &mut out) {
-                            Ok(()) if out.is_empty() => continue,
-                            Ok(()) => return this.let_go(out.freeze()),
-                            Err(leak) => return this.stop(Cut::Leak(leak)),
-                        },
+                        Some(guard) => {
+                            let seen = guard.push(&piece, &mut out);
+                            this.traffic.used(guard.put_in());
+                            match seen {
+                                Ok(()) if out.is_empty() => continue,
+                                Ok(()) => return this.let_go(out.freeze()),
+                                Err(leak) => return this.stop(Cut::Leak(leak)),
+                            }
+                        }
                     },
                     Err(trailers) => Some(trailers),
                 },
@@ -220,6 +228,7 @@ where
             };
             if let Some(mut guard) = this.guard.take() {
                 let finished = guard.finish(&mut out);
+                this.traffic.used(guard.put_in());
                 this.traffic.remark(guard.remarks());
                 if let Err(leak) = finished {
                     return this.stop(Cut::Leak(leak));
@@ -247,7 +256,6 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        // The guard changes no byte, so the whole has the length that was announced.
         self.hint
     }
 }

@@ -1,7 +1,7 @@
 //! The guard over outgoing bodies: a real value never leaves in one.
 use super::both::Both;
+use super::leak::Leak;
 use super::scanner::{Scanner, Window};
-use super::substitute::Leak;
 use bytes::BytesMut;
 use std::convert::Infallible;
 use std::fmt;

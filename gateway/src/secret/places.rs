@@ -3,7 +3,7 @@ use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
-use percent_encoding::percent_decode;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode};
 use sallyport_policy::Place;
 use zeroize::Zeroizing;
 
@@ -40,9 +40,22 @@ pub(super) fn decoded(text: &[u8]) -> Option<Vec<u8>> {
     memchr::memchr(b'%', text).map(|_| percent_decode(text).collect())
 }
 
-pub(super) fn form_decode(text: &str) -> Vec<u8> {
-    percent_decode(text.replace('+', " ").as_bytes()).collect()
+/// What a name or value of a form or query stands for.
+pub(super) fn form_decode(text: &[u8]) -> Vec<u8> {
+    let spaced: Vec<u8> = text
+        .iter()
+        .map(|byte| if *byte == b'+' { b' ' } else { *byte })
+        .collect();
+    percent_decode(&spaced).collect()
 }
+
+/// Characters that are encoded in the value of a query parameter or form field, and in a segment of a path: all but the
+/// unreserved ones (RFC 3986 section 2.3).
+pub(super) const VALUE: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 const KEY_WORDS: [&str; 10] = [
     "token",

@@ -1,5 +1,5 @@
 //! Header values that hold a secret: never shown, never put into a compression table.
-use super::substitute::Leak;
+use super::leak::Leak;
 use http::header::{HeaderName, HeaderValue};
 
 /// A header value that is never shown and never put into a compression table.

@@ -1,7 +1,7 @@
 //! Real values in an outgoing head: refused wherever they stand, since an agent can hold none.
 use super::SessionSecrets;
+use super::leak::Leak;
 use super::places::{basic, decoded};
-use super::substitute::Leak;
 use http::uri::PathAndQuery;
 
 impl SessionSecrets {

@@ -1,13 +1,14 @@
 //! Outgoing heads: placeholders become values where the binding and the permit say so, and nothing else leaves.
+use super::leak::Leak;
 use super::places::{
-    BASE64, basic, decoded, form_decode, is_key_header, is_key_parameter, scheme, spoken, trimmed_tail,
+    BASE64, VALUE, basic, decoded, form_decode, is_key_header, is_key_parameter, scheme, spoken, trimmed_tail,
 };
 use super::sealed::sensitive;
 use super::{Binding, SessionSecrets};
 use base64::Engine;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::{percent_decode, percent_encode};
 use sallyport_policy::{Permit, Place};
 use zeroize::Zeroizing;
 
@@ -19,22 +20,6 @@ pub struct Outbound {
     /// Things worth a note in the log, never a value.
     pub notes: Vec<String>,
 }
-
-/// Why a request must not go out.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{sentence}")]
-pub struct Leak {
-    /// The credential's name.
-    pub credential: String,
-    /// Sentence for the refusal: place and name, never the value.
-    pub sentence: String,
-}
-
-const QUERY_VALUE: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
 
 /// One outgoing head under one permit.
 struct Head<'a> {
@@ -216,47 +201,86 @@ impl<'a> Head<'a> {
 
     /// Path and query.
     fn target(&mut self, head: &mut http::request::Parts) -> Result<(), Leak> {
-        let secrets = self.secrets;
-        if let Some(binding) = secrets.placeholder_in(head.uri.path().as_bytes()) {
-            self.note(binding, "the path");
-        }
-        let Some(query) = head.uri.query().map(str::to_owned) else {
-            return Ok(());
+        let path = self.path(head.uri.path())?;
+        let query = match head.uri.query() {
+            Some(query) => self.query(query)?,
+            None => None,
         };
-        let mut changed = false;
-        let mut parts = Vec::new();
-        for part in query.split('&') {
-            match self.parameter(part)? {
-                Some(new) => {
-                    changed = true;
-                    parts.push(new);
+        if path.is_none() && query.is_none() {
+            return Ok(());
+        }
+        let mut target = Zeroizing::new(
+            path.as_ref()
+                .map_or(head.uri.path(), |path| path.as_str())
+                .to_owned(),
+        );
+        if let Some(query) = query.as_ref().map(|query| query.as_str()).or(head.uri.query()) {
+            target.push('?');
+            target.push_str(query);
+        }
+        let mut uri = head.uri.clone().into_parts();
+        uri.path_and_query = PathAndQuery::try_from(target.as_str()).ok();
+        head.uri = http::Uri::from_parts(uri).map_err(|_| Leak {
+            credential: self.done.used.join(", "),
+            sentence: "the request target does not hold the credential; it is too long".to_owned(),
+        })?;
+        Ok(())
+    }
+
+    /// The path; a new one where a whole segment was replaced.
+    fn path(&mut self, path: &str) -> Result<Option<Zeroizing<String>>, Leak> {
+        let secrets = self.secrets;
+        if secrets.placeholder_in(path.as_bytes()).is_none() {
+            return Ok(None);
+        }
+        let place = "a segment of the path";
+        let (mut new, mut changed) = (Zeroizing::new(String::new()), false);
+        for (number, segment) in path.split('/').enumerate() {
+            if number > 0 {
+                new.push('/');
+            }
+            let decoded: Vec<u8> = percent_decode(segment.as_bytes()).collect();
+            let whole = secrets.placeholder_is(&decoded);
+            if let Some(binding) = whole.filter(|binding| binding.places.contains(&Place::Path)) {
+                let real = self.value_of(binding, place)?;
+                self.use_up(binding, place)?;
+                new.push_str(&Zeroizing::new(percent_encode(real.bytes(), VALUE).to_string()));
+                changed = true;
+            } else {
+                if let Some(binding) = secrets.placeholder_in(segment.as_bytes()) {
+                    self.note(binding, "the path");
                 }
-                None => parts.push(Zeroizing::new(part.to_owned())),
+                new.push_str(segment);
             }
         }
-        if changed {
-            let query = Zeroizing::new(
-                parts
-                    .iter()
-                    .map(|part| part.as_str())
-                    .collect::<Vec<_>>()
-                    .join("&"),
-            );
-            let target = Zeroizing::new(format!("{}?{}", head.uri.path(), query.as_str()));
-            let mut uri = head.uri.clone().into_parts();
-            uri.path_and_query = PathAndQuery::try_from(target.as_str()).ok();
-            head.uri = http::Uri::from_parts(uri).map_err(|_| Leak {
-                credential: self.done.used.join(", "),
-                sentence: "the request target does not hold the credential; it is too long".to_owned(),
-            })?;
+        Ok(changed.then_some(new))
+    }
+
+    /// The query; a new one where a parameter was replaced.
+    fn query(&mut self, query: &str) -> Result<Option<Zeroizing<String>>, Leak> {
+        let (mut new, mut changed) = (Zeroizing::new(String::new()), false);
+        for (number, part) in query.split('&').enumerate() {
+            if number > 0 {
+                new.push('&');
+            }
+            match self.parameter(part)? {
+                Some(part) => {
+                    new.push_str(&part);
+                    changed = true;
+                }
+                None => new.push_str(part),
+            }
         }
-        Ok(())
+        Ok(changed.then_some(new))
     }
 
     /// One query parameter; the new one where a placeholder was replaced.
     fn parameter(&mut self, part: &str) -> Result<Option<Zeroizing<String>>, Leak> {
         let (raw_name, raw_value) = part.split_once('=').unwrap_or((part, ""));
-        let (name, value) = (form_decode(raw_name), form_decode(raw_value));
+        let (name, value) = (
+            form_decode(raw_name.as_bytes()),
+            form_decode(raw_value.as_bytes()),
+        );
         let secrets = self.secrets;
         let Some(binding) = secrets
             .placeholder_in(part.as_bytes())
@@ -277,7 +301,7 @@ impl<'a> Head<'a> {
         {
             let real = self.value_of(binding, &place)?;
             self.use_up(binding, &place)?;
-            let encoded = Zeroizing::new(percent_encode(real.bytes(), QUERY_VALUE).to_string());
+            let encoded = Zeroizing::new(percent_encode(real.bytes(), VALUE).to_string());
             return Ok(Some(Zeroizing::new(format!("{raw_name}={}", encoded.as_str()))));
         }
         if bound || is_key_parameter(&shown) {

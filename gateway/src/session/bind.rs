@@ -1,6 +1,5 @@
 //! Binding: a policy's credentials with their values and placeholders.
 use crate::secret::placeholder::{self, ENOUGH_BITS};
-use crate::secret::places::spoken;
 use crate::secret::ssh;
 use crate::secret::{Binding, LONGEST_VALUE, SHORTEST_VALUE, SessionSecrets, Sources, Value};
 use sallyport_policy::{Credential, Place};
@@ -30,7 +29,6 @@ pub(super) fn bind(
     let mut warnings = Vec::new();
     let mut bindings = Vec::new();
     for credential in credentials {
-        warnings.extend(unserved(credential));
         let texts = placeholders.entry(credential.name.clone()).or_default();
         let value = match value(credential, sources, texts, &mut warnings) {
             Ok(value) => Some(value),
@@ -59,18 +57,6 @@ pub(super) fn bind(
         secrets,
         placeholders,
         warnings,
-    })
-}
-
-/// Places that a policy may name and this gateway does not look at: nothing is put in there.
-fn unserved(credential: &Credential) -> impl Iterator<Item = String> {
-    let unserved = |place: &&Place| matches!(place, Place::Json(_) | Place::Form(_) | Place::Path);
-    credential.places.iter().filter(unserved).map(|place| {
-        format!(
-            "credential `{}` is not put into {}: this gateway puts credentials into header fields, query parameters and log-ins by password only",
-            credential.name,
-            spoken(place)
-        )
     })
 }
 

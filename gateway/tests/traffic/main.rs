@@ -3,6 +3,7 @@
 
 mod addresses;
 mod agreement;
+mod bodies;
 mod bounds;
 mod clones;
 mod compression;

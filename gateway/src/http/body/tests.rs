@@ -2,7 +2,7 @@
 use super::*;
 use crate::secret::testing::{SECRET, secrets};
 use futures_util::StreamExt;
-use http::header::CONTENT_ENCODING;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body_util::StreamBody;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -308,47 +308,6 @@ async fn raw_deflate_and_several_gzip_members_are_read() {
             );
         }
     }
-}
-
-#[test]
-fn a_value_in_a_request_is_found_through_its_coding_before_its_last_piece_goes_out() {
-    let (secrets, placeholder) = secrets();
-    let text = format!("{}{SECRET} and more", "log line\n".repeat(100));
-    for (name, codings) in CODINGS {
-        let coded = encoded(text.as_bytes(), codings);
-        for size in [1, 10, 10_000] {
-            let mut guard = outgoing_guard(&header(name), &secrets).unwrap();
-            let mut out = BytesMut::new();
-            let result = coded
-                .chunks(size)
-                .try_for_each(|piece| guard.push(piece, &mut out));
-            let leak = result.and_then(|()| guard.finish(&mut out)).unwrap_err();
-            assert_eq!(leak.credential, "forge", "{name}");
-            assert!(out.len() < coded.len());
-        }
-        let clean = encoded(text.replace(SECRET, &placeholder).as_bytes(), codings);
-        let mut guard = outgoing_guard(&header(name), &secrets).unwrap();
-        let mut out = BytesMut::new();
-        clean
-            .chunks(7)
-            .for_each(|piece| guard.push(piece, &mut out).unwrap());
-        guard.finish(&mut out).unwrap();
-        assert_eq!(out, clean, "{name}: what passes is unchanged");
-        assert_eq!(guard.remarks().len(), 1, "{name}: the placeholder is noted");
-    }
-}
-
-#[test]
-fn a_request_that_is_not_what_it_says_passes_unchanged_and_is_still_looked_at() {
-    let (secrets, _) = secrets();
-    let mut guard = outgoing_guard(&header("gzip"), &secrets).unwrap();
-    let mut out = BytesMut::new();
-    for piece in [&b"not gzip at all, "[..], b"ghp_Ab3", b" just text"] {
-        guard.push(piece, &mut out).unwrap();
-    }
-    assert_eq!(out, &b"not gzip at all, ghp_Ab3 just text"[..]);
-    assert!(guard.remarks()[0].contains("broken"));
-    assert!(guard.push(SECRET.as_bytes(), &mut out).is_err());
 }
 
 proptest! {
