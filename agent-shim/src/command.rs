@@ -71,9 +71,7 @@ pub fn parse_target(target: &str) -> Result<(String, u16), String> {
 /// Sentence saying what is wrong with it.
 pub fn wish(target: &str, method: Option<String>, path: Option<String>, why: String) -> Result<Wish, String> {
     let (host, port) = parse_target(target)?;
-    if why.trim().is_empty() {
-        return Err("say why with `--why`: a person may read it".to_owned());
-    }
+    reasoned(&why)?;
     if path.as_deref().is_some_and(|path| !path.starts_with('/')) {
         return Err("the path begins with `/`".to_owned());
     }
@@ -82,8 +80,36 @@ pub fn wish(target: &str, method: Option<String>, path: Option<String>, why: Str
         port,
         method: method.map(|method| method.to_ascii_uppercase()),
         path,
+        credential: None,
         why,
     })
+}
+
+/// The wish of a `secret request` command.
+///
+/// # Errors
+/// Sentence saying what is wrong with it.
+pub fn credential_wish(name: String, target: &str, why: String) -> Result<Wish, String> {
+    let (host, port) = parse_target(target)?;
+    reasoned(&why)?;
+    if name.trim().is_empty() {
+        return Err("name the credential; `sallyport-shim secret ls` tells which there are".to_owned());
+    }
+    Ok(Wish {
+        host,
+        port,
+        method: None,
+        path: None,
+        credential: Some(name),
+        why,
+    })
+}
+
+fn reasoned(why: &str) -> Result<(), String> {
+    match why.trim() {
+        "" => Err("say why with `--why`: a person may read it".to_owned()),
+        _ => Ok(()),
+    }
 }
 
 /// Refusals for people.

@@ -1,6 +1,7 @@
 //! The small program inside a machine, and the wire types that it shares with the supervisor.
 mod boot;
 pub mod command;
+pub mod credentials;
 pub mod exec;
 pub mod files;
 pub mod local;

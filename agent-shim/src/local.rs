@@ -1,16 +1,17 @@
 //! The agent's own line to the serving shim: one question and one answer, each a JSON line, on a unix socket.
 use crate::exec::Background;
 use crate::wire::channel::Channel;
-use crate::wire::{BlockedNotice, FromShim};
+use crate::wire::{BlockedNotice, FromShim, KnownCredential};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 /// Where the serving shim listens inside the machine.
 pub const SOCKET: &str = "/run/sallyport/shim.sock";
@@ -21,14 +22,19 @@ const NOTICES_KEPT: usize = 200;
 /// Questions served at the same time.
 const AT_ONCE: usize = 64;
 
+/// How long the supervisor may take to tell of the credentials before what is known is given out.
+const TOLD_WITHIN: Duration = Duration::from_secs(3);
+
 /// What the agent's command line asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "ask")]
 pub enum Ask {
     /// What was refused lately?
     Blocked,
-    /// May this be reached?
+    /// May this be reached, or may this credential be used there?
     RequestAccess(Wish),
+    /// What may be known of the credentials?
+    Credentials,
     /// Keep a command running after the tool call that asks for it.
     Background {
         /// Program and arguments.
@@ -51,6 +57,9 @@ pub struct Wish {
     pub method: Option<String>,
     /// Path, if only one is wanted.
     pub path: Option<String>,
+    /// The credential that is wanted there, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
     /// Why, in the agent's words.
     pub why: String,
 }
@@ -63,6 +72,13 @@ pub enum Reply {
     Blocked {
         /// Them.
         notices: Vec<BlockedNotice>,
+    },
+    /// What is known of the credentials.
+    Credentials {
+        /// Each once.
+        known: Vec<KnownCredential>,
+        /// Whether the supervisor told it just now; else it is what was told last.
+        fresh: bool,
     },
     /// What the supervisor says to a wish.
     Answer {
@@ -92,6 +108,7 @@ pub struct Local {
     background: Background,
     state: Arc<Mutex<State>>,
     seats: Arc<Semaphore>,
+    credentials: Arc<watch::Sender<Vec<KnownCredential>>>,
 }
 
 #[derive(Debug, Default)]
@@ -109,6 +126,7 @@ impl Local {
             background,
             state: Arc::default(),
             seats: Arc::new(Semaphore::new(AT_ONCE)),
+            credentials: Arc::default(),
         }
     }
 
@@ -156,6 +174,11 @@ impl Local {
         state.notices.push_back(notice);
     }
 
+    /// Takes what the supervisor tells of the credentials, for all who wait for it.
+    pub fn credentials(&self, known: Vec<KnownCredential>) {
+        self.credentials.send_replace(known);
+    }
+
     /// Hands an answer to the waiting command; nobody may be waiting any more.
     pub fn answer(&self, id: &str, granted: bool, text: String) {
         if let Some((_, waiting)) = self.state().wishes.remove(id) {
@@ -179,6 +202,7 @@ impl Local {
             Ok(Ask::Blocked) => Reply::Blocked {
                 notices: self.state().notices.iter().cloned().collect(),
             },
+            Ok(Ask::Credentials) => self.ask_credentials().await,
             Ok(Ask::Background { argv, cwd, env }) => match self.background.start(&argv, &cwd, &env) {
                 Ok((pid, log)) => Reply::Background { pid, log },
                 Err(text) => Reply::Error { text },
@@ -205,6 +229,19 @@ impl Local {
         write.write_all(&line).await
     }
 
+    /// What the supervisor tells now, or, where it does not answer, what it told last.
+    async fn ask_credentials(&self) -> Reply {
+        let mut told = self.credentials.subscribe();
+        told.mark_unchanged();
+        self.channel.send(FromShim::AskCredentials, Bytes::new());
+        let fresh = matches!(
+            tokio::time::timeout(TOLD_WITHIN, told.changed()).await,
+            Ok(Ok(()))
+        );
+        let known = told.borrow().clone();
+        Reply::Credentials { known, fresh }
+    }
+
     fn wish(&self, wish: Wish) -> (String, oneshot::Receiver<(bool, String)>) {
         let (tell, told) = oneshot::channel();
         let mut state = self.state();
@@ -221,6 +258,7 @@ impl Local {
             port,
             method,
             path,
+            credential,
             why,
         } = wish.clone();
         self.channel.send(
@@ -230,6 +268,7 @@ impl Local {
                 port,
                 method,
                 path,
+                credential,
                 why,
             },
             Bytes::new(),

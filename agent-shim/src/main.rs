@@ -2,13 +2,17 @@
 use anyhow::{Context, anyhow};
 use clap::{Parser, Subcommand};
 use sallyport_shim::command::{self, EXIT_GRANTED, EXIT_NO_ANSWER, EXIT_REFUSED};
+use sallyport_shim::credentials::helpers::Helper;
 use sallyport_shim::local::{Ask, Reply, SOCKET};
-use sallyport_shim::{exec, serve, trust, tunnel};
+use sallyport_shim::{credentials, exec, serve, trust, tunnel};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+
+/// The variable that names the serving shim's socket, where it is another than usual.
+const SOCKET_VARIABLE: &str = "SALLYPORT_SHIM_SOCKET";
 
 #[derive(Debug, Parser)]
 #[command(
@@ -18,7 +22,7 @@ use std::time::Duration;
 )]
 struct Arguments {
     /// Socket of the serving shim.
-    #[arg(long, env = "SALLYPORT_SHIM_SOCKET", default_value = SOCKET, global = true)]
+    #[arg(long, env = SOCKET_VARIABLE, default_value = SOCKET, global = true)]
     socket: PathBuf,
     #[command(subcommand)]
     command: Command,
@@ -49,6 +53,20 @@ enum Command {
         #[arg(long, default_value_t = 120)]
         wait: u64,
     },
+    /// The credentials that may be used here, by placeholders that stand for them.
+    Secret {
+        #[command(subcommand)]
+        command: Secret,
+    },
+    /// Answer git's question for a log-in (gitcredentials(7)).
+    #[command(hide = true)]
+    GitCredential {
+        /// What git wants: `get`, `store` or `erase`.
+        arguments: Vec<String>,
+    },
+    /// Refuse staged changes that hold what looks like a secret; for a hook.
+    #[command(hide = true)]
+    CommitCheck,
     /// Keep a command running after the tool call that starts it, until the machine ends.
     Background {
         /// The command.
@@ -74,6 +92,30 @@ enum Command {
         /// The command.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         argv: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Secret {
+    /// List names, what they are for, where they may go, and the variables that hold their placeholders.
+    Ls {
+        /// As JSON, one object a line, with the placeholder.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ask for the use of a credential. Exit code 0: granted; 1: refused; 75: no answer in time.
+    Request {
+        /// The credential's name.
+        name: String,
+        /// HOST or HOST:PORT where it is to be used.
+        #[arg(long = "for", value_name = "HOST")]
+        target: String,
+        /// What it is needed for, in a sentence.
+        #[arg(long)]
+        why: String,
+        /// Seconds to wait for the answer.
+        #[arg(long, default_value_t = 120)]
+        wait: u64,
     },
 }
 
@@ -115,7 +157,7 @@ enum TunnelRequest {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
+    match called().unwrap_or_else(|| run(Arguments::parse())) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             // Nothing is left to tell it to if standard error is closed.
@@ -123,6 +165,15 @@ fn main() -> ExitCode {
             ExitCode::from(EXIT_REFUSED)
         }
     }
+}
+
+/// Where it was started by another name, as tools start their helpers.
+fn called() -> Option<anyhow::Result<u8>> {
+    let mut words = std::env::args();
+    let helper = Helper::of_program(&words.next()?)?;
+    let socket = std::env::var_os(SOCKET_VARIABLE).map_or_else(|| PathBuf::from(SOCKET), PathBuf::from);
+    let arguments: Vec<String> = words.collect();
+    Some(helper.serve(&arguments, &socket).map_err(Into::into))
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<u8> {
@@ -139,6 +190,9 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
             let wish = command::wish(&target, method, path, why).map_err(|text| anyhow!(text))?;
             request(&socket, &Ask::RequestAccess(wish), Duration::from_secs(wait))
         }
+        Command::Secret { command } => secret(&socket, command),
+        Command::GitCredential { arguments } => Ok(Helper::Git.serve(&arguments, &socket)?),
+        Command::CommitCheck => Ok(Helper::Commit.serve(&[], &socket)?),
         Command::Background { argv } => {
             let cwd = std::env::current_dir().context("the working directory is gone")?;
             let env = std::env::vars_os()
@@ -214,6 +268,38 @@ fn blocked(socket: &Path, json: bool) -> anyhow::Result<u8> {
     Ok(EXIT_GRANTED)
 }
 
+fn secret(socket: &Path, command: Secret) -> anyhow::Result<u8> {
+    match command {
+        Secret::Ls { json } => {
+            let (known, fresh) = credentials::ask(socket)?;
+            if json {
+                for one in &known {
+                    say(&format!("{}\n", serde_json::to_string(one)?))?;
+                }
+            } else {
+                say(&credentials::table(&known))?;
+            }
+            if !fresh {
+                // The list stands; where it is from matters only to people.
+                let _told = writeln!(
+                    std::io::stderr(),
+                    "the supervisor does not answer: this is what it told last"
+                );
+            }
+            Ok(EXIT_GRANTED)
+        }
+        Secret::Request {
+            name,
+            target,
+            why,
+            wait,
+        } => {
+            let wish = command::credential_wish(name, &target, why).map_err(|text| anyhow!(text))?;
+            request(socket, &Ask::RequestAccess(wish), Duration::from_secs(wait))
+        }
+    }
+}
+
 fn request(socket: &Path, ask: &Ask, wait: Duration) -> anyhow::Result<u8> {
     match command::ask(socket, ask, wait)? {
         Some(Reply::Answer { granted, text }) => {
@@ -230,7 +316,9 @@ fn request(socket: &Path, ask: &Ask, wait: Duration) -> anyhow::Result<u8> {
             Ok(EXIT_GRANTED)
         }
         Some(Reply::Error { text }) => Err(anyhow!(text)),
-        Some(Reply::Blocked { .. }) => Err(anyhow!("the shim answered another question")),
+        Some(Reply::Blocked { .. } | Reply::Credentials { .. }) => {
+            Err(anyhow!("the shim answered another question"))
+        }
         None => {
             say("no answer in time; go on without it, or ask again later\n")?;
             Ok(EXIT_NO_ANSWER)

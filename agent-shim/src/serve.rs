@@ -1,15 +1,16 @@
 //! The serving shim: accepts the supervisor's connections and does what it asks.
 use crate::boot::boot;
+use crate::credentials::{self, Homes};
 use crate::exec::{Background, Call, Commands};
 use crate::files::{self, Writing};
 use crate::local::Local;
 use crate::reap::Reaper;
 use crate::trust;
 use crate::wire::channel::{Channel, FrameReader, write_frame};
-use crate::wire::{FromShim, ToShim, VERSION};
+use crate::wire::{FromShim, KnownCredential, ToShim, VERSION};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -47,6 +48,8 @@ struct Shim {
 struct State {
     session: String,
     env: BTreeMap<String, String>,
+    /// Placeholders by variable, as they were told last.
+    held: BTreeMap<String, String>,
     writing: HashMap<String, Result<Writing, String>>,
     writes: u64,
 }
@@ -157,7 +160,12 @@ impl Shim {
                 env,
                 timeout_ms,
             } => {
-                let mut whole = self.state().env.clone();
+                let mut whole = {
+                    let state = self.state();
+                    let mut whole = state.env.clone();
+                    whole.extend(state.held.clone());
+                    whole
+                };
                 whole.extend(env);
                 self.commands.exec(Call {
                     id,
@@ -187,7 +195,34 @@ impl Shim {
                 });
             }
             ToShim::Blocked { notice } => self.local.blocked(notice),
+            ToShim::Credentials { known } => self.credentials(known),
             ToShim::Answer { id, granted, text } => self.local.answer(&id, granted, text),
+        }
+    }
+
+    /// Takes what is known of the credentials; commands that are begun later find it.
+    fn credentials(&self, known: Vec<KnownCredential>) {
+        let (mut held, warnings) = credentials::install(&self.homes(), &known);
+        for warning in warnings {
+            // The machine's log, if it has one; tools then need to be told.
+            let _logged = writeln!(io::stderr(), "{warning}");
+        }
+        held.extend(
+            known
+                .iter()
+                .filter_map(|one| Some((one.env.clone()?, one.placeholder.clone()))),
+        );
+        self.state().held = held;
+        self.local.credentials(known);
+    }
+
+    fn homes(&self) -> Homes {
+        let state = self.state();
+        let home = state.env.get("HOME").or(self.options.env.get("HOME"));
+        Homes {
+            root: self.options.root.clone(),
+            home: home.cloned().unwrap_or_else(|| "/root".to_owned()),
+            program: std::fs::read_link(&self.options.helper).unwrap_or_else(|_| self.options.helper.clone()),
         }
     }
 

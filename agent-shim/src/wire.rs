@@ -142,6 +142,11 @@ pub enum ToShim {
         /// What was refused.
         notice: BlockedNotice,
     },
+    /// What the agent may know of its credentials now, all of them; in answer to `AskCredentials`, and whenever they change.
+    Credentials {
+        /// Each once, in the policy's order.
+        known: Vec<KnownCredential>,
+    },
     /// Answer to a `Request`.
     Answer {
         /// The request's id.
@@ -204,7 +209,9 @@ pub enum FromShim {
         /// Size of the file on disk, in bytes.
         size: u64,
     },
-    /// The agent asks for access by `sallyport-shim request-access`.
+    /// What may the agent know of its credentials? Answered with `Credentials`.
+    AskCredentials,
+    /// The agent asks for access by `sallyport-shim request-access`, or for a credential by `secret request`.
     Request {
         /// Id for the answer.
         id: String,
@@ -216,9 +223,38 @@ pub enum FromShim {
         method: Option<String>,
         /// Path, if only one is wanted.
         path: Option<String>,
+        /// The credential that is wanted there, if it is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        credential: Option<String>,
         /// Why, in the agent's words.
         why: String,
     },
+}
+
+/// What the agent may know of a credential: everything but its value.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KnownCredential {
+    /// Name in the policy.
+    pub name: String,
+    /// What it is for.
+    pub purpose: Option<String>,
+    /// The variable that holds the placeholder.
+    pub env: Option<String>,
+    /// What stands for the value.
+    pub placeholder: String,
+    /// Hosts to which it may go, as the policy writes them: names, `*.NAME`, addresses, ranges.
+    pub hosts: Vec<String>,
+    /// Single ports at which it may go there; empty where none is named.
+    pub ports: Vec<u16>,
+    /// Where in a request it may stand, as the policy writes it.
+    pub places: Vec<String>,
+    /// The user name that belongs to it.
+    pub user: Option<String>,
+    /// How it may be had where it must be asked for: `policy` or `person`.
+    pub lender: Option<String>,
+    /// Hosts at which it is lent now.
+    pub lent_at: Vec<String>,
 }
 
 /// Which output stream.

@@ -2,7 +2,7 @@
 //!
 //! A session is kept in `sessions.redb` (see [`keep`]), written before a change is answered, and restored at start, so that
 //! the gateway works on alone while the supervisor is down.
-use crate::control::types::{CredentialView, SessionSpec, SessionView};
+use crate::control::types::{SessionSpec, SessionView};
 use crate::secret::SessionSecrets;
 use arc_swap::ArcSwap;
 use sallyport_policy::{
@@ -30,7 +30,8 @@ mod overlay;
 pub mod quota;
 pub mod registry;
 pub mod renew;
-pub mod trusted;
+pub mod shown;
+mod trusted;
 
 use exceeded::Exceeded;
 use keep::{Keeper, Kept, StateError};
@@ -256,6 +257,7 @@ impl Session {
             let scope = |grant: &Grant| {
                 (
                     grant.rule.clone(),
+                    grant.credential.clone(),
                     grant.host.clone(),
                     grant.port,
                     grant.methods.clone(),
@@ -306,19 +308,9 @@ impl Session {
     fn view(&self, ca_pem: &str) -> SessionView {
         let live = self.live.load();
         let credentials = live.policy.as_ref().map(Policy::credentials).unwrap_or_default();
-        let credentials = credentials.iter().filter_map(|credential| {
-            let binding = live
-                .secrets
-                .bindings()
-                .iter()
-                .find(|binding| binding.name == credential.name)?;
-            Some(CredentialView {
-                name: credential.name.clone(),
-                env: credential.env.clone(),
-                placeholder: binding.placeholders.first()?.clone(),
-                hosts: credential.hosts.clone(),
-            })
-        });
+        let credentials = credentials
+            .iter()
+            .filter_map(|credential| self.credential_view(&live, credential));
         SessionView {
             id: self.id.clone(),
             policy_hash: live.policy_hash().to_owned(),

@@ -287,6 +287,7 @@ impl Case<'_> {
 
     fn grant(self, refusal: &Refusal) -> Grant {
         Grant {
+            credential: None,
             id: "recorded".to_owned(),
             rule: refusal.reason.rule.clone(),
             host: self.recorded.destination.host.to_string(),

@@ -77,6 +77,9 @@ impl<'a> Compiler<'a> {
                 places: part.places.clone(),
                 env: part.env.as_ref().map(|env| env.value.clone()),
                 ttl: part.ttl,
+                purpose: part.purpose.clone(),
+                user: part.user.clone(),
+                terms: part.terms.as_ref().map(|terms| terms.value.clone()),
             });
             parts.push(part);
         }

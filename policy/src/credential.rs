@@ -1,8 +1,10 @@
 //! Credentials by name: where they come from, where they may go. Never a value.
 use crate::Destination;
+use crate::document::TermsPart;
 use crate::host_pattern::HostPattern;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A binding of a secret to hosts and places.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,9 +23,20 @@ pub struct Credential {
     pub env: Option<String>,
     /// How long a fetched value may be used; absent means as its source says.
     pub ttl: Option<jiff::SignedDuration>,
+    /// What it is for, in a sentence for people and agents.
+    pub purpose: Option<String>,
+    /// The user name that belongs to it in log-ins by name and password.
+    pub user: Option<String>,
+    /// Who lends it, where it must be asked for first.
+    pub(crate) terms: Option<TermsPart>,
 }
 
 impl Credential {
+    /// Whether it may be used only once it was asked for and lent.
+    pub fn is_lent(&self) -> bool {
+        self.terms.is_some()
+    }
+
     /// Whether this credential may be sent to that host.
     pub fn admits(&self, destination: &Destination) -> bool {
         self.patterns
@@ -83,4 +96,22 @@ pub enum Place {
     Password,
     /// Certificate and key with which TLS names the client.
     ClientCertificate,
+}
+
+impl fmt::Display for Place {
+    /// As policies write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bearer => f.write_str("bearer"),
+            Self::Basic => f.write_str("basic"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::Json(pointer) => write!(f, "json:{pointer}"),
+            Self::Form(name) => write!(f, "form:{name}"),
+            Self::Path => f.write_str("path"),
+            Self::SshKey => f.write_str("ssh-key"),
+            Self::Password => f.write_str("password"),
+            Self::ClientCertificate => f.write_str("client-certificate"),
+        }
+    }
 }

@@ -90,7 +90,7 @@ impl Policy {
         if verdict.unsure || (observed.is_some() && request.moment == Moment::Connect) {
             return Decision::Inspect;
         }
-        let mut permit = self.permit(weighed, verdict, request);
+        let mut permit = self.permit(weighed, verdict, question);
         if observed.is_some() {
             permit.carries = false;
             permit.deciding = Layers::default();
@@ -101,7 +101,8 @@ impl Policy {
         Decision::Allow(permit)
     }
 
-    fn permit(&self, weighed: &Weighed<'_>, verdict: &Verdict, request: &Request) -> Permit {
+    fn permit(&self, weighed: &Weighed<'_>, verdict: &Verdict, question: Question<'_>) -> Permit {
+        let request = question.request;
         let (lifted, grant) = weighed.lifted.first().copied().unzip();
         Permit {
             destination: request.destination.clone(),
@@ -114,6 +115,7 @@ impl Policy {
             },
             rules: self.rules.clone(),
             bindings: self.credentials.clone(),
+            lent: self.lent(question),
             first: lifted.or(verdict.first),
             telling: Numbers::from_slice(&weighed.telling),
             carries: match &request.moment {

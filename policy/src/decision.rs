@@ -18,6 +18,8 @@ pub struct Permit {
     pub(crate) protocol: Protocol,
     pub(crate) rules: Arc<[Rule]>,
     pub(crate) bindings: Arc<[Credential]>,
+    /// Of the credentials that must be asked for, those that a grant lends here, by number.
+    pub(crate) lent: Vec<usize>,
     /// The rule that is named as the reason; none where the default allows, or where only observation lets pass.
     pub(crate) first: Option<u32>,
     /// The allowing rules that say more than `allow`: credentials, limits, private ranges. In the policy's order.
@@ -172,6 +174,24 @@ impl Permit {
         }
         names
     }
+    /// Whether this credential might be put in here, had it been asked for: [`crate::GrantRefused`] says who lends it.
+    pub fn withholds(&self, name: &str) -> bool {
+        self.withheld().contains(&name)
+    }
+    /// Names of the credentials that might be put in here, had they been asked for.
+    pub fn withheld(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for (number, credential) in self.used() {
+            let name = credential.name.as_str();
+            if !self.is_open(number, credential)
+                && !names.contains(&name)
+                && credential.admits(&self.destination)
+            {
+                names.push(name);
+            }
+        }
+        names
+    }
     /// Whether this credential may be put in here: whether it is among [`Permit::credentials`].
     pub fn carries(&self, name: &str) -> bool {
         self.bound()
@@ -214,11 +234,22 @@ impl Permit {
             .filter_map(|number| self.rules.get(usize::try_from(*number).ok()?))
     }
 
-    /// What the rules' `use` names, whatever the credentials' own hosts.
+    /// What the rules' `use` names and what need not be asked for, or was; whatever the credentials' own hosts.
     fn bound(&self) -> impl Iterator<Item = &Credential> {
+        self.used()
+            .filter(|(number, credential)| self.is_open(*number, credential))
+            .map(|(_, credential)| credential)
+    }
+
+    /// What the rules' `use` names.
+    fn used(&self) -> impl Iterator<Item = (usize, &Credential)> {
         self.telling()
             .filter(|_| self.carries)
             .flat_map(|rule| &rule.uses)
-            .filter_map(|number| self.bindings.get(*number))
+            .filter_map(|number| Some((*number, self.bindings.get(*number)?)))
+    }
+
+    fn is_open(&self, number: usize, credential: &Credential) -> bool {
+        !credential.is_lent() || self.lent.contains(&number)
     }
 }

@@ -78,6 +78,12 @@ pub(crate) struct CredentialPart {
     pub(crate) env: Option<At<String>>,
     /// How long a value fetched from its source may be used; absent means as the source says.
     pub(crate) ttl: Option<jiff::SignedDuration>,
+    /// What it is for.
+    pub(crate) purpose: Option<String>,
+    /// The user name that belongs to it.
+    pub(crate) user: Option<String>,
+    /// Who lends it, where it must be asked for.
+    pub(crate) terms: Option<At<TermsPart>>,
 }
 
 /// What a rule does with what it matches.

@@ -45,6 +45,9 @@ pub struct Verdict {
     pub hint: Option<String>,
     /// Credentials that may be put in.
     pub credentials: Vec<String>,
+    /// Credentials that may be put in once they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<String>,
     /// Grants that it rests on.
     pub grants: Vec<String>,
     /// What would have refused, were it not in `mode: observe`.
@@ -158,6 +161,7 @@ impl Verdict {
             remedy: None,
             hint: None,
             credentials: Vec::new(),
+            withheld: Vec::new(),
             grants: Vec::new(),
             observed: None,
         };
@@ -166,6 +170,7 @@ impl Verdict {
             Decision::Allow(permit) => {
                 verdict.decision = "allow".to_owned();
                 verdict.credentials = permit.credentials().into_iter().map(str::to_owned).collect();
+                verdict.withheld = permit.withheld().into_iter().map(str::to_owned).collect();
                 verdict.grants = permit.grants().to_vec();
                 verdict.reason = Some(permit.reason(request));
                 verdict.observed = permit.observed().map(|refusal| refusal.reason.clone());
@@ -195,6 +200,12 @@ impl Verdict {
         );
         if !self.credentials.is_empty() {
             lines.push(format!("credentials: {}", self.credentials.join(", ")));
+        }
+        if !self.withheld.is_empty() {
+            lines.push(format!(
+                "credentials, once asked for: {}",
+                self.withheld.join(", ")
+            ));
         }
         lines.extend(match &self.remedy {
             Some(Remedy::RequestAccess) => Some("the agent may ask, and gets it at once".to_owned()),

@@ -17,16 +17,22 @@ pub struct Wanted {
     /// Path, if only one is wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// The credential that is wanted there, by its name in the policy; without it, the place itself is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
 }
 
-/// A permission beside the rules, for one run. Lifts exactly one refusing rule, within its scope.
+/// A permission beside the rules, for one run. Lifts exactly one refusing rule, or lends one credential, within its scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
     /// Id, given by whoever stores it.
     pub id: String,
-    /// The rule whose refusal it lifts.
+    /// The rule whose refusal it lifts; empty where it lends a credential.
     pub rule: String,
+    /// The credential that it lends for its host, at every port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
     /// Canonical host.
     pub host: String,
     /// Port.
@@ -80,6 +86,17 @@ pub struct Overlay {
     pub grants: Vec<Grant>,
 }
 
+impl Overlay {
+    /// Whether a credential that must be asked for may be put in at this host.
+    pub fn lends(&self, credential: &str, host: &crate::Host, now: jiff::Timestamp) -> bool {
+        self.grants.iter().any(|grant| {
+            grant.credential.as_deref() == Some(credential)
+                && grant.is_live(now)
+                && crate::Host::parse(&grant.host).as_ref() == Ok(host)
+        })
+    }
+}
+
 /// Why nothing is granted by the policy itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
@@ -105,10 +122,52 @@ pub enum GrantRefused {
         /// The refusing rule, or `default`.
         rule: String,
     },
+    /// The credential may be used there already.
+    #[error("credential `{credential}` may be used at `{host}` already")]
+    AlreadyLent {
+        /// The credential.
+        credential: String,
+        /// Where.
+        host: String,
+    },
+    /// A person decides about the credential.
+    #[error("credential `{credential}` is lent by a person only")]
+    CredentialNeedsPerson {
+        /// The credential.
+        credential: String,
+        /// Who may agree, as `team:NAME` or `user:NAME`; empty means whoever may approve at all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        approvers: Vec<String>,
+    },
+    /// The policy has no such credential.
+    #[error("there is no credential `{credential}`{}", known_names(.known))]
+    NoCredential {
+        /// As it was asked for.
+        credential: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// The credential never goes there.
+    #[error("credential `{credential}` may not go to `{host}`: {why}")]
+    CredentialElsewhere {
+        /// The credential.
+        credential: String,
+        /// Where it was wanted.
+        host: String,
+        /// What stands in the way.
+        why: String,
+    },
     /// The question itself is malformed.
     #[error("{why}")]
     Malformed {
         /// What is wrong with it.
         why: String,
     },
+}
+
+fn known_names(known: &[String]) -> String {
+    match known {
+        [] => "; the policy has none".to_owned(),
+        known => format!("; there are `{}`", known.join("`, `")),
+    }
 }

@@ -23,6 +23,9 @@ impl Policy {
     /// What the policy itself grants to an agent that asks: a `grantable: {by: rule}` part, narrowed to what was asked.
     /// The id is empty: who stores the grant gives it one.
     pub fn grant(&self, wanted: &Wanted, who: &Who, now: jiff::Timestamp) -> Result<Grant, GrantRefused> {
+        if let Some(name) = &wanted.credential {
+            return self.lend(name, wanted, who, now, None);
+        }
         let asked = read(wanted)?;
         let (rule, terms) = self.refusing(&asked, who, now)?;
         if !terms.by_rule {
@@ -43,6 +46,9 @@ impl Policy {
         now: jiff::Timestamp,
         by: &str,
     ) -> Result<Grant, GrantRefused> {
+        if let Some(name) = &wanted.credential {
+            return self.lend(name, wanted, who, now, Some(by));
+        }
         let asked = read(wanted)?;
         let (rule, terms) = self.refusing(&asked, who, now)?;
         make(
@@ -261,6 +267,7 @@ fn make(
     Ok(Grant {
         id: String::new(),
         rule: rule.id.clone(),
+        credential: None,
         host: asked.destination.host.to_string(),
         port: asked.destination.port,
         methods: asked.method.map(str::to_owned).into_iter().collect(),

@@ -43,10 +43,8 @@ impl Policy {
                 rule.ports.iter().for_each(|(low, high)| add(*low, *high));
             }
         }
-        overlay
-            .grants
-            .iter()
-            .for_each(|grant| add(grant.port, grant.port));
+        let lifting = overlay.grants.iter().filter(|grant| grant.credential.is_none());
+        lifting.for_each(|grant| add(grant.port, grant.port));
         ports.retain(|port| *port != 0 && *port != USUAL);
         ports.sort_unstable();
         ports.dedup();
@@ -78,6 +76,7 @@ mod tests {
 
     fn grant(rule: &str, host: &str, port: u16) -> Overlay {
         let grant = Grant {
+            credential: None,
             id: "g".into(),
             rule: rule.into(),
             host: host.into(),

@@ -2,7 +2,7 @@
 mod rules;
 mod words;
 
-use rules::{Rule, Who};
+use rules::{Lent, Rule, Who};
 use schemars::JsonSchema;
 use std::collections::BTreeMap;
 use words::{Mode, Texts};
@@ -77,6 +77,13 @@ struct Credential {
     env: Option<String>,
     /// How long a fetched value may be used: `1h`.
     ttl: Option<String>,
+    /// What it is for, in a sentence; the agent reads it too.
+    #[schemars(rename = "for")]
+    purpose: Option<String>,
+    /// The user name that belongs to it in log-ins by name and password.
+    user: Option<String>,
+    /// It may be used only once it was asked for.
+    grantable: Option<Lent>,
 }
 
 /// Where the value is kept: one of `store`, `env`, `file`, `vault`, `github-app`.
@@ -177,6 +184,7 @@ mod tests {
             ("To", "rules: [{to: {HERE}}]"),
             ("Who", "rules: [{who: {HERE}}]"),
             ("Grantable", "rules: [{effect: deny, grantable: {HERE}}]"),
+            ("Lent", "credentials: {a: {grantable: {HERE}}}"),
             ("Grant", "rules: [{effect: ask, grant: {HERE}}]"),
             ("Limit", "rules: [{effect: allow, limit: {HERE}}]"),
             ("During", "rules: [{effect: allow, during: {HERE}}]"),

@@ -181,9 +181,10 @@ pub(crate) fn granted<'q>(rule: &Rule, question: Question<'q>) -> Option<&'q Gra
     {
         return None;
     }
-    question
-        .overlay
-        .grants
-        .iter()
-        .find(|grant| grant.rule == rule.id && grant.is_live(question.now) && grant.covers(question.request))
+    question.overlay.grants.iter().find(|grant| {
+        grant.credential.is_none()
+            && grant.rule == rule.id
+            && grant.is_live(question.now)
+            && grant.covers(question.request)
+    })
 }

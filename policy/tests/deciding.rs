@@ -206,6 +206,7 @@ fn asking_is_refused_with_a_hint_until_a_person_agrees() {
         Some("Open a pull request; a maintainer merges it.")
     );
     let wanted = Wanted {
+        credential: None,
         host: "api.github.test".into(),
         port: 443,
         method: Some("PUT".into()),
@@ -238,6 +239,7 @@ fn asking_is_refused_with_a_hint_until_a_person_agrees() {
 fn a_grant_by_rule_lifts_exactly_its_rule_as_long_as_it_lives() {
     let policy = policy(BASE);
     let wanted = Wanted {
+        credential: None,
         host: "Docs.TEST.".into(),
         port: 443,
         method: None,
@@ -269,6 +271,7 @@ fn a_grant_by_rule_lifts_exactly_its_rule_as_long_as_it_lives() {
         "deny docs"
     );
     let used_up = [Grant {
+        credential: None,
         uses: Some(0),
         ..grant.clone()
     }];
@@ -287,6 +290,7 @@ fn a_grant_by_rule_lifts_exactly_its_rule_as_long_as_it_lives() {
     );
     assert_eq!(word(&decision), "deny docs");
     let narrow = [Grant {
+        credential: None,
         path: Some("/a/**".into()),
         methods: vec!["GET".into()],
         ..grant
@@ -309,6 +313,7 @@ fn a_grant_by_rule_lifts_exactly_its_rule_as_long_as_it_lives() {
 fn what_is_wanted_is_answered_by_what_stands_in_the_way() {
     let policy = policy(BASE);
     let wanted = |host: &str| Wanted {
+        credential: None,
         host: host.into(),
         port: 443,
         method: None,
@@ -329,6 +334,7 @@ fn what_is_wanted_is_answered_by_what_stands_in_the_way() {
     );
     assert!(matches!(grant("a b"), Err(GrantRefused::Malformed { .. })));
     let path = Wanted {
+        credential: None,
         path: Some("/a/**".into()),
         ..wanted("docs.test")
     };

@@ -70,6 +70,7 @@ fn one_grant_lifts_it_in_all_layers_and_is_used_up_once() {
         panic!("it does not compile");
     };
     let wanted = Wanted {
+        credential: None,
         host: "docs.test".into(),
         port: 443,
         method: None,

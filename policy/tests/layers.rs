@@ -86,6 +86,7 @@ fn permit(policy: &Policy, request: &str) -> Permit {
 
 fn wanted(host: &str) -> Wanted {
     Wanted {
+        credential: None,
         host: host.into(),
         port: 443,
         method: None,

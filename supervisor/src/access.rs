@@ -9,13 +9,22 @@ pub fn answer(wanted: &Wanted, answer: &AccessAnswer) -> (bool, String) {
     match answer {
         AccessAnswer::Granted { grant } => (true, granted(grant)),
         AccessAnswer::Refused {
+            reason: GrantRefused::AlreadyLent { credential, host },
+        } => (
+            true,
+            format!("credential `{credential}` may be used at `{host}` already: {FIND}"),
+        ),
+        AccessAnswer::Refused {
+            reason: reason @ GrantRefused::NoCredential { .. },
+        } => (false, format!("not granted: {reason}. {BIND}")),
+        AccessAnswer::Refused {
             reason: GrantRefused::AlreadyAllowed { rule },
         } => (
             true,
             format!("`{there}` is allowed already, by rule `{rule}`: nothing had to be granted"),
         ),
         AccessAnswer::Refused {
-            reason: reason @ GrantRefused::NeedsPerson { .. },
+            reason: reason @ (GrantRefused::NeedsPerson { .. } | GrantRefused::CredentialNeedsPerson { .. }),
         } => (
             false,
             format!(
@@ -26,7 +35,19 @@ pub fn answer(wanted: &Wanted, answer: &AccessAnswer) -> (bool, String) {
     }
 }
 
+/// Where the agent finds what stands for a credential.
+const FIND: &str = "`sallyport-shim secret ls` tells which variable holds its placeholder";
+/// How a person gives a run a credential that its policy lacks.
+const BIND: &str = "A person can give it: with `credentials` and `use` in the policy, and its value by `sallyport secret set`; go on \
+                    without it, and say in your summary that you need it";
+
 fn granted(grant: &Grant) -> String {
+    if let Some(credential) = &grant.credential {
+        let Grant {
+            host, by, expires_at, ..
+        } = grant;
+        return format!("credential `{credential}` is lent at `{host}` by {by}, until {expires_at}: {FIND}");
+    }
     let methods = if grant.methods.is_empty() {
         "the rule's methods".into()
     } else {
@@ -162,6 +183,7 @@ mod tests {
     #[test]
     fn what_is_allowed_already_counts_as_granted() {
         let wanted = Wanted {
+            credential: None,
             host: "h".into(),
             port: 443,
             method: None,

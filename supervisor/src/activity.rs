@@ -1,6 +1,7 @@
 //! Effects: each carries out one command of a run under its stable key and gives one event.
 pub mod access;
 pub mod close;
+pub mod credentials;
 pub mod infer;
 pub mod machine;
 mod output;

@@ -41,6 +41,8 @@ pub trait Door: Send + Sync {
     -> Result<Vec<sallyport_policy::Problem>, GatewayError>;
     /// Opens or updates a session.
     async fn put_session(&self, id: &str, spec: &SessionSpec) -> Result<SessionView, GatewayError>;
+    /// A session as it stands.
+    async fn session(&self, id: &str) -> Result<SessionView, GatewayError>;
     /// Ends a session.
     async fn delete_session(&self, id: &str) -> Result<(), GatewayError>;
     /// Asks for access.

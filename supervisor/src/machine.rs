@@ -7,7 +7,7 @@ pub mod reconcile;
 
 use async_trait::async_trait;
 pub use network::{Attach, Attachment};
-use sallyport_shim::wire::{BlockedNotice, ExecEnd, Stream};
+use sallyport_shim::wire::{BlockedNotice, ExecEnd, KnownCredential, Stream};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tokio::sync::mpsc;
@@ -128,13 +128,18 @@ pub struct ExecOutcome {
 
 /// A request that came from the agent's command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentRequest {
-    /// Id for the answer.
-    pub id: String,
-    /// What is wanted.
-    pub wanted: sallyport_policy::Wanted,
-    /// Why.
-    pub why: String,
+pub enum AgentRequest {
+    /// For access, or for a credential.
+    Access {
+        /// Id for the answer.
+        id: String,
+        /// What is wanted.
+        wanted: sallyport_policy::Wanted,
+        /// Why.
+        why: String,
+    },
+    /// For what may be known of the credentials; [`Shim::credentials`] answers it.
+    Credentials,
 }
 
 /// The operations of a connected machine; `Machine` is a cheap handle on it.
@@ -156,6 +161,8 @@ pub trait Shim: Send + Sync {
     async fn read_file(&self, path: &str, offset: u64, limit: u64) -> Result<(Vec<u8>, u64), MachineError>;
     /// Tells a refusal.
     async fn blocked(&self, notice: BlockedNotice) -> Result<(), MachineError>;
+    /// Tells what the agent may know of its credentials; commands that are run afterwards find it.
+    async fn credentials(&self, known: Vec<KnownCredential>) -> Result<(), MachineError>;
     /// The next request of the agent's command line; none when the machine is gone.
     async fn next_request(&self) -> Option<AgentRequest>;
     /// Answers one.

@@ -115,6 +115,7 @@ fn spec() -> SessionSpec {
 
 fn wish(host: &str) -> AccessRequest {
     let wanted = Wanted {
+        credential: None,
         host: host.into(),
         port: 443,
         method: None,
@@ -146,6 +147,7 @@ async fn sessions_wishes_and_grants_go_through() {
     let refused = client.access("run-1", &wish("paste.test")).await.unwrap();
     assert!(matches!(refused, AccessAnswer::Refused { .. }));
     let by_person = Grant {
+        credential: None,
         by: "ada".into(),
         id: String::new(),
         ..grant

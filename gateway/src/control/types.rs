@@ -31,7 +31,7 @@
 //! On the socket `handover.sock`: one `SOCK_STREAM` message, a JSON line [`Handover`] with the descriptors as
 //! `SCM_RIGHTS` in the same order as [`Handover::listeners`]; answered by one JSON line [`HandoverAnswer`].
 //! Errors are `application/problem+json` [`Problem`] everywhere.
-use sallyport_policy::{PolicyText, Refusal, Wanted, Who};
+use sallyport_policy::{Lender, PolicyText, Refusal, Wanted, Who};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -113,6 +113,24 @@ pub struct CredentialView {
     pub placeholder: String,
     /// Where it may go.
     pub hosts: Vec<String>,
+    /// Single ports at which rules take it there; empty where they name none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<u16>,
+    /// Where in a request it may stand, as policies write it: `bearer`, `header:NAME`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<String>,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<String>,
+    /// The user name that belongs to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Who lends it, where it must be asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lender: Option<Lender>,
+    /// Hosts at which it is lent now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lent_at: Vec<String>,
 }
 
 /// Asks for the certificate by which a remote machine's tunnel is known.
@@ -138,7 +156,7 @@ pub struct MachineCertificate {
     pub address: String,
 }
 
-/// An agent's wish to reach something.
+/// An agent's wish to reach something, or to use a credential there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccessRequest {

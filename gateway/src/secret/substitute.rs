@@ -335,6 +335,13 @@ impl<'a> Head<'a> {
                 "credential `{}` was about to leave in {place} over plain http; it goes out over https only", binding.name
             )));
         }
+        if self.permit.withholds(&binding.name) {
+            let (name, host) = (&binding.name, &self.permit.destination().host);
+            let sentence = format!(
+                "credential `{name}` must be asked for before it is used: `sallyport-shim secret request {name} --for {host} --why TEXT`"
+            );
+            return Err(self.leak(binding, sentence));
+        }
         if !self.permit.carries(&binding.name) {
             return Err(self.misplaced(binding, place));
         }

@@ -31,6 +31,7 @@ impl Sessions {
         }
         let grant = session.add_grant(grant)?;
         let wanted = Wanted {
+            credential: grant.credential.clone(),
             host: grant.host.clone(),
             port: grant.port,
             method: None,

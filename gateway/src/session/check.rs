@@ -73,12 +73,16 @@ pub(super) fn access_record(
         "" => String::new(),
         why => format!("; the agent wrote: {why}"),
     };
+    let lent = wanted
+        .credential
+        .as_ref()
+        .map_or(String::new(), |name| format!("credential `{}`: ", shown(name)));
     let (verdict, rule, reason) = match answer {
         Ok(grant) => (
             Verdict::Granted,
             grant.rule.clone(),
             format!(
-                "granted by `{}` until {} (grant {}){said}",
+                "{lent}granted by `{}` until {} (grant {}){said}",
                 grant.by, grant.expires_at, grant.id
             ),
         ),
@@ -87,9 +91,9 @@ pub(super) fn access_record(
                 GrantRefused::AlreadyAllowed { rule }
                 | GrantRefused::NeedsPerson { rule, .. }
                 | GrantRefused::NotGrantable { rule } => rule.clone(),
-                GrantRefused::Malformed { .. } => String::new(),
+                _ => String::new(),
             };
-            (Verdict::Denied, rule, format!("{refused}{said}"))
+            (Verdict::Denied, rule, format!("{lent}{refused}{said}"))
         }
     };
     AuditRecord {

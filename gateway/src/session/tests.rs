@@ -91,6 +91,7 @@ fn allowed(session: &Session, host: &str) -> bool {
 
 fn wish(host: &str) -> AccessRequest {
     let wanted = Wanted {
+        credential: None,
         host: host.into(),
         port: 443,
         method: None,
@@ -277,6 +278,7 @@ async fn an_expired_grant_is_neither_taken_nor_kept() {
     let (sessions, sink) = open(folder.path());
     sessions.put("run-1", spec(POLICY)).unwrap();
     let mut grant = Grant {
+        credential: None,
         id: String::new(),
         rule: "docs".into(),
         host: "docs.test".into(),

@@ -1,8 +1,9 @@
 //! A grant lets exactly that pass which was granted, exactly as long (case Q13).
 use crate::origin::{Origin, Roots};
-use crate::stand::{Stand, authorization, read_all, read_head};
+use crate::stand::{POLICY as POLICY_OF_STAND, SECRET, Stand, authorization, read_all, read_head};
 use sallyport_gateway::control::types::Verdict;
-use sallyport_policy::Grant;
+use sallyport_gateway::control::types::{AccessAnswer, AccessRequest};
+use sallyport_policy::{Grant, Wanted};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -24,6 +25,7 @@ rules:
 fn grant(stand: &Stand, rule: &str, host: &str, seconds: i64) -> Grant {
     let http = rule == "person";
     Grant {
+        credential: None,
         id: String::new(),
         rule: rule.to_owned(),
         host: host.to_owned(),
@@ -150,4 +152,71 @@ async fn a_request_after_the_grant_is_refused_on_the_connection_that_is_open() {
         .expect("the connection is still open");
     head.push_str(&read_head(&mut stream).await);
     assert!(head.starts_with("HTTP/1.1 403 "), "{head}");
+}
+
+#[tokio::test]
+async fn a_credential_that_must_be_asked_for_is_refused_until_it_is_lent() {
+    let roots = Roots::new();
+    let origin = Origin::echo(&roots, &["http/1.1"]).await;
+    let stand = Stand::new(&roots, origin.port).await;
+    let text = POLICY_OF_STAND.replace(
+        "env: TOKEN",
+        "env: TOKEN\n    for: pushes\n    grantable: {by: rule, expires: 1h}",
+    );
+    assert_ne!(text, POLICY_OF_STAND);
+    stand.put(&text);
+    let at = stand.at("allowed.test");
+    let request = format!(
+        "GET /x HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\r\n",
+        stand.placeholder
+    );
+    let refused = stand.raw("allowed.test", &request).await;
+    assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+    assert!(
+        refused.contains("sallyport-shim secret request token --for allowed.test"),
+        "{refused}"
+    );
+    assert!(origin.seen().is_empty());
+    let wish = |host: &str| AccessRequest {
+        wanted: Wanted {
+            host: host.into(),
+            port: 443,
+            method: None,
+            path: None,
+            credential: Some("token".into()),
+        },
+        why: "to push".into(),
+    };
+    let elsewhere = stand.sessions.access("run-1", &wish("store.test")).await.unwrap();
+    assert!(matches!(elsewhere, AccessAnswer::Refused { .. }), "{elsewhere:?}");
+    let lent = stand
+        .sessions
+        .access("run-1", &wish("allowed.test"))
+        .await
+        .unwrap();
+    assert!(matches!(lent, AccessAnswer::Granted { .. }), "{lent:?}");
+    let view = stand.sessions.view("run-1", "").unwrap();
+    let known = &view.credentials[0];
+    assert_eq!(
+        (known.purpose.as_deref(), known.lent_at.join(",").as_str()),
+        (Some("pushes"), "allowed.test")
+    );
+    assert_eq!(known.placeholder, stand.placeholder, "it stays the same");
+    let answer = stand.raw("allowed.test", &request).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(origin.seen()[0].contains(SECRET));
+    let told = stand.records_until(2, |record| record.kind == "access").await;
+    assert_eq!(told[0].verdict, Verdict::Denied);
+    assert!(
+        told[1]
+            .reason
+            .starts_with("credential `token`: granted by `policy`"),
+        "{:?}",
+        told[1].reason
+    );
+    assert!(
+        told[1].reason.ends_with("the agent wrote: to push"),
+        "{:?}",
+        told[1].reason
+    );
 }

@@ -136,6 +136,7 @@ async fn a_record_tells_whether_tls_was_spoken_and_on_which_grants_it_rests() {
     let (stand, _origin) = stand().await;
     stand.get("docs.test", "/page").await;
     let wanted = Wanted {
+        credential: None,
         host: "docs.test".into(),
         port: stand.port,
         method: None,

@@ -386,6 +386,7 @@ async fn it_ends_with_the_grant_that_it_rests_on() {
             ),
     );
     let grant = Grant {
+        credential: None,
         id: String::new(),
         rule: "docs".to_owned(),
         host: "docs.test".to_owned(),

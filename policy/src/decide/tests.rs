@@ -249,6 +249,7 @@ fn request() -> impl Strategy<Value = Request> {
 
 fn grants(rules: &[String], request: &Request) -> Overlay {
     let grant = |rule: &String| Grant {
+        credential: None,
         id: format!("g-{rule}"),
         rule: rule.clone(),
         host: request.destination.host.to_string(),

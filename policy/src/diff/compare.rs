@@ -1,5 +1,5 @@
 //! Comparing two policies host group by host group.
-use super::outcome::{Doors, Outcome, outcome};
+use super::outcome::{Doors, Outcome, outcome, words};
 use crate::rule::Rule;
 use crate::space::{Candidate, HostGroup, Judge, Namer, Notes, Point};
 use crate::{Credential, Host, Moment, Policy};
@@ -89,12 +89,21 @@ impl<'p> Comparison<'p> {
         let find = |side: usize| -> Option<&Credential> {
             self.sides[side].credentials.iter().find(|own| own.name == name)
         };
-        match (find(side), find(1 - side)) {
+        let mut text = match (find(side), find(1 - side)) {
             (Some(own), Some(other)) if own.places != other.places || own.from != other.from => {
                 format!("{name} (from {:?}, in {:?})", own.from, own.places)
             }
             _ => name.to_owned(),
+        };
+        if let Some(terms) = find(side).and_then(|own| own.terms.as_ref()) {
+            let by = if terms.by_rule {
+                "by asking"
+            } else {
+                "by a person's yes"
+            };
+            text.push_str(&format!(" (to be had {by}{})", words(terms)));
         }
+        text
     }
 }
 

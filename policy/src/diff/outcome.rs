@@ -100,7 +100,8 @@ impl Outcome {
             Some(_) => Answer::Observe,
             None => Answer::Allow,
         };
-        self.credentials = permit.credentials().iter().map(|name| credential(name)).collect();
+        let names = permit.credentials().into_iter().chain(permit.withheld());
+        self.credentials = names.map(credential).collect();
         self.credentials.sort();
         self.limits = permit.limits().map(|(_, limits)| bounds(limits)).collect();
         self.limits.sort();
@@ -128,7 +129,8 @@ fn grantable(refusal: &Refusal, candidates: &[Candidate<'_>]) -> Option<String> 
     })
 }
 
-fn words(terms: &TermsPart) -> String {
+/// The terms of a grant, in words.
+pub(super) fn words(terms: &TermsPart) -> String {
     let mut words = format!(", for {:#}", terms.expires);
     if let Some(uses) = terms.uses {
         words.push_str(&format!(", {uses} times"));

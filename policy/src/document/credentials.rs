@@ -4,15 +4,21 @@ use super::places::read_place;
 use super::quantities::duration;
 use super::reader::Reader;
 use super::sources::{is_variable, read_source};
+use super::terms::{Terms, read_terms};
 use crate::Source;
 use crate::diagnostic::At;
 use crate::host::shown;
 use crate::yaml::Node;
 use serde_saphyr::Spanned;
 
+/// What one binding may say.
+const FIELDS: &[&str] = &["from", "hosts", "in", "env", "ttl", "for", "user", "grantable"];
+/// Longest text of `for` and `user`, in characters.
+const TEXT: usize = 200;
+
 pub(super) fn read(name: At<String>, node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<CredentialPart> {
     let what = format!("credential `{}`", shown(&name.value));
-    let mut fields = reader.fields(node, &what, &["from", "hosts", "in", "env", "ttl"])?;
+    let mut fields = reader.fields(node, &what, FIELDS)?;
     let ttl = fields
         .take("ttl")
         .and_then(|node| duration(node, "`ttl`", reader));
@@ -50,6 +56,11 @@ pub(super) fn read(name: At<String>, node: Spanned<Node>, reader: &mut Reader<'_
         .take("env")
         .and_then(|node| reader.text(node, "`env`"))
         .filter(|env| is_variable(env, reader));
+    let purpose = fields.take("for").and_then(|node| line(node, "`for`", reader));
+    let user = fields.take("user").and_then(|node| line(node, "`user`", reader));
+    let terms = fields
+        .take("grantable")
+        .and_then(|node| read_terms(node, Terms::Credential, reader));
     // With a broken source it is kept, so that rules which use it are not told that it does not exist.
     let from = from.unwrap_or_else(|| Source::Store(String::new()));
     Some(CredentialPart {
@@ -59,5 +70,22 @@ pub(super) fn read(name: At<String>, node: Spanned<Node>, reader: &mut Reader<'_
         places,
         env,
         ttl,
+        purpose,
+        user,
+        terms,
     })
+}
+
+/// A text on one line: it is shown in tables and written into files.
+fn line(node: Spanned<Node>, what: &str, reader: &mut Reader<'_>) -> Option<String> {
+    let text = reader.text(node, what)?;
+    let length = text.value.chars().count();
+    if length == 0 || length > TEXT || text.value.chars().any(char::is_control) {
+        let problem = text.at.error(format!(
+            "{what} is no text of one line with 1 to {TEXT} characters"
+        ));
+        reader.push(problem);
+        return None;
+    }
+    Some(text.value)
 }

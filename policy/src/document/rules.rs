@@ -3,7 +3,7 @@ use super::during::read_during;
 use super::limit::read_limit;
 use super::mode::read_mode;
 use super::reader::{Fields, Reader};
-use super::terms::read_terms;
+use super::terms::{Terms, read_terms};
 use super::to::read_to;
 use super::who::read_who;
 use super::widen::read_layers;
@@ -115,7 +115,7 @@ fn lifted(
 ) -> Option<At<TermsPart>> {
     let (at, node) = field?;
     if effect == Effect::Deny {
-        return read_terms(node, true, reader);
+        return read_terms(node, Terms::Rule, reader);
     }
     let problem = at.error(format!(
         "`grantable` has no meaning with `effect: {}`",
@@ -133,7 +133,7 @@ fn agreed(
 ) -> Option<At<TermsPart>> {
     let (at, node) = field?;
     if effect == Effect::Ask {
-        return read_terms(node, false, reader);
+        return read_terms(node, Terms::Person, reader);
     }
     let problem = at.error(format!(
         "`grant` has no meaning with `effect: {}`",

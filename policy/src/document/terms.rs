@@ -10,21 +10,33 @@ use serde_saphyr::Spanned;
 /// A grant without `expires` ends after this.
 pub(super) const DEFAULT_EXPIRY: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
 
-/// `grantable` (with `by`) or `grant` (always a person).
+/// Which terms are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Terms {
+    /// `grantable` of a rule that denies.
+    Rule,
+    /// `grant` of a rule that asks: always a person.
+    Person,
+    /// `grantable` of a credential.
+    Credential,
+}
+
+/// `grantable` (with `by`) or `grant`.
 pub(super) fn read_terms(
     node: Spanned<Node>,
-    grantable: bool,
+    terms: Terms,
     reader: &mut Reader<'_>,
 ) -> Option<At<TermsPart>> {
-    let (what, known): (&str, &[&str]) = match grantable {
-        true => ("`grantable`", &["by", "uses", "expires", "scope", "approvers"]),
-        false => ("`grant`", &["uses", "expires", "scope", "approvers"]),
+    let (what, known): (&str, &[&str]) = match terms {
+        Terms::Rule => ("`grantable`", &["by", "uses", "expires", "scope", "approvers"]),
+        Terms::Person => ("`grant`", &["uses", "expires", "scope", "approvers"]),
+        Terms::Credential => ("`grantable`", &["by", "expires", "approvers"]),
     };
     let mut fields = reader.fields(node, what, known)?;
     let by = fields
         .take("by")
         .and_then(|node| reader.choice(node, "`by`", &["rule", "person"]));
-    if grantable && by.is_none() {
+    if terms != Terms::Person && by.is_none() {
         reader.push(
             fields
                 .at

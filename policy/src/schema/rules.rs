@@ -130,6 +130,18 @@ struct Grantable {
     approvers: Option<Texts>,
 }
 
+/// Who lends a credential to an agent that asks, and for how long.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "the types only describe the form")]
+pub(super) struct Lent {
+    by: By,
+    /// `30m`, `8h`, `7d`.
+    expires: Option<String>,
+    /// `team:NAME` or `user:NAME`.
+    approvers: Option<Texts>,
+}
+
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "the types only describe the form")]

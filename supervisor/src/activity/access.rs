@@ -1,6 +1,6 @@
 //! The session at the gateway, and requests for access.
 use crate::access;
-use crate::activity::Context;
+use crate::activity::{Context, credentials};
 use crate::gateway::GatewayError;
 use crate::machine::MachineRecord;
 use crate::run::event::{Asker, Event};
@@ -69,6 +69,9 @@ pub(super) async fn request(
         }
         Err(fault) => (false, format!("not granted: {fault}")),
     };
+    if granted && wanted.credential.is_some() {
+        credentials::tell_again(context).await;
+    }
     if let (Asker::CommandLine { id }, Some(record)) = (&asker, record) {
         let told = match context.link.get(&record.id).await {
             Some(machine) => machine

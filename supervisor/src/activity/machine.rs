@@ -1,7 +1,7 @@
 //! The run's machine: made, attached to the gateway, set up, listened to.
-use crate::activity::Context;
+use crate::activity::{Context, credentials};
 use crate::gateway::GatewayError;
-use crate::machine::{Machine, MachineError, MachineRecord, MachineSpec, Status};
+use crate::machine::{AgentRequest, Machine, MachineError, MachineRecord, MachineSpec, Status};
 use crate::run::event::Event;
 use crate::run::ssh::is_private;
 use std::collections::BTreeMap;
@@ -111,11 +111,13 @@ async fn listen(context: Arc<Context>, machine: Machine, generation: u32, stop: 
             request = machine.next_request() => request,
         };
         let event = match request {
-            Some(request) => Event::AccessAsked {
-                id: request.id,
-                wanted: request.wanted,
-                why: request.why,
-            },
+            Some(AgentRequest::Access { id, wanted, why }) => Event::AccessAsked { id, wanted, why },
+            Some(AgentRequest::Credentials) => {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = credentials::tell(&context, &machine) => continue,
+                }
+            }
             None => Event::MachineLost {
                 generation,
                 why: "its control channel ended".into(),
@@ -172,6 +174,7 @@ async fn steps(context: &Arc<Context>, plan: &SetUp) -> Result<Vec<String>, Mach
     let warnings = hands
         .ask_machine(|| machine.setup(&plan.ca_pem, &plan.env))
         .await?;
+    credentials::tell(context, &machine).await;
     for (path, text) in &plan.files {
         let mode = if is_private(text) { 0o600 } else { 0o644 };
         hands

@@ -1,5 +1,5 @@
 //! The gateway's events: each refusal reaches its run once, and listeners are handed over again after its restart.
-use crate::activity::{Context, access as session, machine};
+use crate::activity::{Context, access as session, credentials, machine};
 use crate::engine::worker::Shop;
 use crate::gateway::{Door, GatewayError};
 use crate::run::event::Event;
@@ -13,6 +13,9 @@ use tokio::sync::watch;
 
 /// Records after which the place in the log is noted, where none of them is a refusal.
 const NOTE_EVERY: u64 = 256;
+
+/// Kind of the records that tell under which policy a session goes on.
+const SESSION: &str = "session";
 
 /// Contexts of the runs that are going on.
 pub(super) type Contexts = Arc<Mutex<BTreeMap<String, Weak<Context>>>>;
@@ -74,6 +77,9 @@ impl Watch {
         let mut noted = *seen;
         while let Some(record) = events.next().await {
             let record = record?;
+            if record.kind == SESSION {
+                self.credentials_changed(&record.session);
+            }
             let told = self.tell(&record).await;
             *seen = (*seen).max(record.sequence);
             self.heard.send_replace(*seen);
@@ -103,6 +109,21 @@ impl Watch {
                 false
             }
         }
+    }
+
+    /// Another policy is in force for a run: what its machine knows of credentials may be out of date.
+    fn credentials_changed(&self, run: &str) {
+        let known = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(context) = known.get(run).and_then(Weak::upgrade) else {
+            return;
+        };
+        drop(known);
+        self.shop.tasks.spawn(async move {
+            tokio::select! {
+                () = context.closing.cancelled() => {}
+                () = credentials::tell_again(&context) => {}
+            }
+        });
     }
 
     fn hand_over_again(&self) {

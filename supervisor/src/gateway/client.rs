@@ -159,6 +159,10 @@ impl Door for Client {
         parse(&self.call(Method::PUT, &path, Some(json(spec)?)).await?)
     }
 
+    async fn session(&self, id: &str) -> Result<SessionView, GatewayError> {
+        self.get(&format!("/v1/sessions/{}", segment(id))).await
+    }
+
     async fn delete_session(&self, id: &str) -> Result<(), GatewayError> {
         self.call(Method::DELETE, &format!("/v1/sessions/{}", segment(id)), None)
             .await

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use calls::{Calls, Event};
 use sallyport_shim::wire::channel::{Channel, ChannelError, FrameReader, write_frame};
-use sallyport_shim::wire::{BlockedNotice, FromShim, ToShim, VERSION};
+use sallyport_shim::wire::{BlockedNotice, FromShim, KnownCredential, ToShim, VERSION};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -180,8 +180,8 @@ impl Shared {
         };
         if self.calls.new_boot(&boot) {
             self.channel.reset();
-            if let Some(setup) = self.calls.last_setup() {
-                self.channel.send(setup, Bytes::new());
+            for told in self.calls.to_tell_again() {
+                self.channel.send(told, Bytes::new());
             }
         }
         let ended = self
@@ -201,6 +201,7 @@ impl Shared {
                 port,
                 method,
                 path,
+                credential,
                 why,
             } => {
                 let wanted = sallyport_policy::Wanted {
@@ -208,18 +209,21 @@ impl Shared {
                     port,
                     method,
                     path,
+                    credential,
                 };
-                if let Err(refused) = self.requests.try_send(AgentRequest { id, wanted, why }) {
-                    let (mpsc::error::TrySendError::Full(request)
-                    | mpsc::error::TrySendError::Closed(request)) = refused;
-                    let text = "too many requests are waiting; ask again later".to_owned();
-                    let answer = ToShim::Answer {
-                        id: request.id,
-                        granted: false,
-                        text,
-                    };
-                    self.channel.send(answer, Bytes::new());
+                let refused = ToShim::Answer {
+                    id: id.clone(),
+                    granted: false,
+                    text: "too many requests are waiting; ask again later".to_owned(),
+                };
+                let request = AgentRequest::Access { id, wanted, why };
+                if self.requests.try_send(request).is_err() {
+                    self.channel.send(refused, Bytes::new());
                 }
+            }
+            FromShim::AskCredentials => {
+                // The machine then goes on with what it knows.
+                let _too_many = self.requests.try_send(AgentRequest::Credentials);
             }
             other => self.calls.deliver(other, body),
         }
@@ -333,6 +337,14 @@ impl Shim for ShimClient {
     async fn blocked(&self, notice: BlockedNotice) -> Result<(), MachineError> {
         self.check()?;
         self.shared.channel.send(ToShim::Blocked { notice }, Bytes::new());
+        Ok(())
+    }
+
+    async fn credentials(&self, known: Vec<KnownCredential>) -> Result<(), MachineError> {
+        self.check()?;
+        let told = ToShim::Credentials { known };
+        self.shared.calls.keep_credentials(told.clone());
+        self.shared.channel.send(told, Bytes::new());
         Ok(())
     }
 

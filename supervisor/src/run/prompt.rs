@@ -59,10 +59,11 @@ pub fn tools() -> Vec<ToolSpec> {
         ),
         tool(
             "request_access",
-            "Asks for leave to reach a host that the gateway refuses. Name a method and a path if you need no more than these.",
+            "Asks for leave to reach a host that the gateway refuses. Name a method and a path if you need no more than these; \
+             name a credential to ask for its use at that host (`sallyport-shim secret ls` lists them).",
             json!({
                 "host": {"type": "string"}, "port": {"type": "integer", "minimum": 1, "maximum": 65535},
-                "method": {"type": "string"}, "path": {"type": "string"}, "why": {"type": "string"}
+                "method": {"type": "string"}, "path": {"type": "string"}, "credential": {"type": "string"}, "why": {"type": "string"}
             }),
             &["host", "why"],
         ),

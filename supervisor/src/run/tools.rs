@@ -84,6 +84,8 @@ struct RequestAccess {
     method: Option<String>,
     #[serde(default)]
     path: Option<String>,
+    #[serde(default)]
+    credential: Option<String>,
     why: String,
 }
 
@@ -114,6 +116,7 @@ impl Tool {
             }),
             "request_access" => input::<RequestAccess>(call).map(|asked| Self::RequestAccess {
                 wanted: Wanted {
+                    credential: asked.credential,
                     host: asked.host,
                     port: asked.port.unwrap_or(443),
                     method: asked.method,

@@ -117,11 +117,22 @@ impl Door for FakeDoor {
 
     async fn put_session(&self, id: &str, spec: &SessionSpec) -> Result<SessionView, GatewayError> {
         self.reach()?.sessions.insert(id.into(), spec.clone());
+        self.session(id).await
+    }
+
+    async fn session(&self, id: &str) -> Result<SessionView, GatewayError> {
+        drop(self.reach()?);
         let credential = CredentialView {
             name: "token".into(),
             env: Some("TOKEN".into()),
             placeholder: format!("ph-{id}"),
             hosts: Vec::new(),
+            ports: Vec::new(),
+            places: Vec::new(),
+            purpose: Some("for tests".into()),
+            user: None,
+            lender: None,
+            lent_at: Vec::new(),
         };
         Ok(SessionView {
             id: id.into(),
@@ -145,6 +156,7 @@ impl Door for FakeDoor {
     async fn access(&self, _: &str, request: &AccessRequest) -> Result<AccessAnswer, GatewayError> {
         self.reach()?.asked.push(request.clone());
         let grant = Grant {
+            credential: None,
             id: "g".into(),
             rule: "default".into(),
             host: request.wanted.host.clone(),

@@ -5,7 +5,7 @@ use crate::machine::{
     MachineRecord, MachineSpec, OutputPiece, Shim, Status,
 };
 use async_trait::async_trait;
-use sallyport_shim::wire::{BlockedNotice, ExecEnd, Stream};
+use sallyport_shim::wire::{BlockedNotice, ExecEnd, KnownCredential, Stream};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch};
@@ -36,6 +36,7 @@ pub(crate) struct MachineInner {
     pub(crate) cancelled: Vec<String>,
     pub(crate) notices: Vec<BlockedNotice>,
     pub(crate) requests: VecDeque<AgentRequest>,
+    pub(crate) credentials: Vec<KnownCredential>,
     pub(crate) answers: Vec<(String, bool, String)>,
     pub(crate) released: bool,
 }
@@ -271,6 +272,12 @@ impl Shim for FakeMachine {
 
     async fn blocked(&self, notice: BlockedNotice) -> Result<(), MachineError> {
         self.there()?.notices.push(notice);
+        self.changed.send_modify(|number| *number += 1);
+        Ok(())
+    }
+
+    async fn credentials(&self, known: Vec<KnownCredential>) -> Result<(), MachineError> {
+        self.there()?.credentials = known;
         self.changed.send_modify(|number| *number += 1);
         Ok(())
     }

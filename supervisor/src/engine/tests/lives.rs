@@ -121,12 +121,22 @@ async fn the_command_line_in_the_machine_gets_its_answer() {
     let engine = world.engine().await;
     let (run, machine) = waiting(&world, &engine).await;
     let wanted = sallyport_policy::Wanted {
+        credential: None,
         host: "h".into(),
         port: 443,
         method: None,
         path: None,
     };
-    machine.ask(AgentRequest {
+    let told = machine.inner().credentials.clone();
+    assert_eq!(
+        told[0].placeholder,
+        format!("ph-{run}"),
+        "told when it was set up"
+    );
+    machine.inner().credentials.clear();
+    machine.ask(AgentRequest::Credentials);
+    machine.until(|inner| inner.credentials == told).await;
+    machine.ask(AgentRequest::Access {
         id: "q".into(),
         wanted,
         why: "docs".into(),

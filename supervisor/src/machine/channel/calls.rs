@@ -36,6 +36,7 @@ struct State {
     files: HashMap<String, oneshot::Sender<FileAnswer>>,
     ready: VecDeque<oneshot::Sender<Vec<String>>>,
     last_setup: Option<ToShim>,
+    last_credentials: Option<ToShim>,
     count: u64,
 }
 
@@ -89,9 +90,16 @@ impl Calls {
         (id, told)
     }
 
-    /// The setup to repeat when a shim was restarted.
-    pub(super) fn last_setup(&self) -> Option<ToShim> {
-        self.state().last_setup.clone()
+    /// Keeps what the agent may know of its credentials, for a restarted shim.
+    pub(super) fn keep_credentials(&self, told: ToShim) {
+        self.state().last_credentials = Some(told);
+    }
+
+    /// What to repeat when a shim was restarted, in order.
+    pub(super) fn to_tell_again(&self) -> Vec<ToShim> {
+        let state = self.state();
+        let told = state.last_setup.iter().chain(&state.last_credentials);
+        told.cloned().collect()
     }
 
     /// Takes note of the shim's boot; answers whether it is a new one. Commands of the old one are lost.
@@ -163,7 +171,7 @@ impl Calls {
                     let _given_up = waiting.send(warnings);
                 }
             }
-            FromShim::Hello { .. } | FromShim::Request { .. } => {}
+            FromShim::Hello { .. } | FromShim::Request { .. } | FromShim::AskCredentials => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! Tests of the channel against a scripted peer: cuts, restarts, and answers that make no sense.
 use super::{Connect, ConnectError, ShimClient};
-use crate::machine::{ExecCall, MachineError, OutputPiece, Shim};
+use crate::machine::{AgentRequest, ExecCall, MachineError, OutputPiece, Shim};
 use async_trait::async_trait;
 use bytes::Bytes;
 use sallyport_shim::wire::channel::{Channel, FrameReader, write_frame};
@@ -239,6 +239,7 @@ async fn a_request_of_the_agent_is_heard_and_answered() {
         port: 443,
         method: None,
         path: None,
+        credential: Some("docs-token".to_owned()),
         why: "docs".to_owned(),
     };
     channel.send(request, Bytes::new());
@@ -251,10 +252,11 @@ async fn a_request_of_the_agent_is_heard_and_answered() {
     });
     let agent = async {
         let request = client.next_request().await.unwrap();
-        assert_eq!(
-            (request.id.as_str(), request.wanted.host.as_str()),
-            ("r1", "docs.rs")
-        );
+        let AgentRequest::Access { id, wanted, .. } = request else {
+            panic!("{request:?}")
+        };
+        assert_eq!((id.as_str(), wanted.host.as_str()), ("r1", "docs.rs"));
+        assert_eq!(wanted.credential.as_deref(), Some("docs-token"));
         client.answer("r1", true, "for an hour").await.unwrap();
     };
     tokio::join!(peer, agent);

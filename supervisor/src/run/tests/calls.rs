@@ -187,6 +187,7 @@ fn the_command_line_may_ask_while_a_tool_runs() {
     let mut play = Play::ready();
     play.answer(&[bash("sallyport-shim request-access h")]);
     let wanted = sallyport_policy::Wanted {
+        credential: None,
         host: "h".into(),
         port: 443,
         method: None,

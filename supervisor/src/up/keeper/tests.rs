@@ -45,6 +45,9 @@ impl Door for FileDoor {
     async fn put_session(&self, _id: &str, _spec: &SessionSpec) -> Result<SessionView, GatewayError> {
         Err(away())
     }
+    async fn session(&self, _id: &str) -> Result<SessionView, GatewayError> {
+        Err(away())
+    }
     async fn delete_session(&self, _id: &str) -> Result<(), GatewayError> {
         Err(away())
     }

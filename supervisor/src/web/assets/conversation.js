@@ -13,8 +13,8 @@ function summary(input) {
 }
 
 /** `GET example.test:8443/x`, as far as it was said. */
-function place({ method, host, port, path }) {
-  return `${method ? `${method} ` : ""}${host}${!port || port === 443 ? "" : `:${port}`}${path ?? ""}`;
+function place({ method, host, port, path, credential }) {
+  return `${credential ? `credential ${credential} at ` : ""}${method ? `${method} ` : ""}${host}${!port || port === 443 ? "" : `:${port}`}${path ?? ""}`;
 }
 
 export class Conversation {

@@ -186,6 +186,9 @@ impl Door for FakeDoor {
     async fn put_session(&self, _id: &str, _spec: &SessionSpec) -> Result<SessionView, GatewayError> {
         Err(unreachable())
     }
+    async fn session(&self, _id: &str) -> Result<SessionView, GatewayError> {
+        Err(unreachable())
+    }
     async fn delete_session(&self, _id: &str) -> Result<(), GatewayError> {
         Err(unreachable())
     }
