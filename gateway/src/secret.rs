@@ -2,8 +2,8 @@
 //!
 //! A *binding* ties a credential of the policy to its value and to the placeholders that stand for it in one session.
 //! Values are read from a [`source`], never shown: no type here that holds one derives `Debug`, `Clone` or `Serialize`.
-//! Searching works on patterns made from the values, so their bytes also lie in the search automata of a session until
-//! the session ends; the library behind them cannot wipe them.
+//! Searching works on patterns made from the values, which are wiped with the last use of the session; of the tables over them, those
+//! that know four bytes of each are not.
 use crate::control::types::AuditRecord;
 use http::{HeaderMap, HeaderValue};
 use sallyport_policy::Place;
@@ -12,7 +12,9 @@ use std::fmt;
 use std::sync::Arc;
 
 mod both;
+mod candidates;
 pub mod client_certificate;
+mod dictionary;
 pub mod fill;
 pub(crate) mod forms;
 pub mod guard;
@@ -22,6 +24,7 @@ pub mod placeholder;
 pub mod places;
 pub mod proxy_login;
 pub mod redact;
+mod sampled;
 pub(crate) mod scanner;
 mod sealed;
 mod skip;
@@ -108,7 +111,7 @@ impl fmt::Debug for Binding {
     }
 }
 
-/// What one session may use: placeholders, values, and the automata over both. Immutable; a change makes a new one.
+/// What one session may use: placeholders, values, and the search for both. Immutable; a change makes a new one.
 pub struct SessionSecrets {
     bindings: Vec<Binding>,
     /// Names of the bindings, shared with everything that finds something.
@@ -129,13 +132,13 @@ impl fmt::Debug for SessionSecrets {
     }
 }
 
-/// Why the automata could not be built: too many or too long values.
+/// Why the search could not be prepared: too many values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the session's secrets are too many or too long to search for: {0}")]
+#[error("the session's secrets are too many to search for: {0}")]
 pub struct TooLarge(pub String);
 
 impl SessionSecrets {
-    /// Builds the automata for a session's bindings. Costs milliseconds; done once for each set of values.
+    /// Prepares the search for a session's bindings. Costs a millisecond for some twenty; done once for each set of values.
     pub fn new(bindings: Vec<Binding>) -> Result<Self, TooLarge> {
         let mut values = Vec::new();
         let mut placeholders = Vec::new();

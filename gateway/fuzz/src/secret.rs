@@ -1,11 +1,17 @@
 //! The redactor, with patterns made as the gateway makes them.
 
+#[path = "../../src/secret/dictionary.rs"]
+mod dictionary;
 #[path = "../../src/secret/forms.rs"]
 mod forms;
 #[path = "../../src/secret/redact.rs"]
 mod redact;
 #[path = "../../src/secret/scanner.rs"]
 mod scanner;
+#[path = "../../src/secret/candidates.rs"]
+mod candidates;
+#[path = "../../src/secret/sampled.rs"]
+mod sampled;
 #[path = "../../src/secret/skip.rs"]
 mod skip;
 

@@ -1,68 +1,37 @@
 //! Searching a stream for patterns, cut anywhere, holding back only what may be the beginning of one.
 use super::TooLarge;
-use super::skip::Skip;
-use aho_corasick::{AhoCorasick, Anchored, Input, Match, MatchKind, StartKind};
+use super::candidates::Candidates;
+use super::dictionary::Dictionary;
+pub(super) use super::dictionary::Pattern;
 use bytes::BytesMut;
-use std::collections::HashSet;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// One thing to look for.
-pub(super) struct Pattern {
-    /// What to find; at least 4 bytes.
-    pub(super) pattern: Zeroizing<Vec<u8>>,
-    /// What stands there instead.
-    pub(super) replacement: Vec<u8>,
-    /// Index of the binding.
-    pub(super) owner: usize,
-}
-
 /// The patterns of one session, ready to search for. Of several matches the leftmost counts, and of those the longest.
 pub(super) struct Scanner {
-    /// Asked only where a pattern may begin.
-    automaton: AhoCorasick,
-    skip: Skip,
-    pub(super) patterns: Vec<Pattern>,
-    first_bytes: [bool; 256],
-    beginnings: HashSet<[u8; BEGINNING]>,
-    longest: usize,
+    candidates: Candidates,
+    dictionary: Dictionary,
 }
 
-const BEGINNING: usize = 4;
+/// A pattern, and where in a text it stands.
+struct Hit<'a> {
+    at: usize,
+    pattern: &'a Pattern,
+}
 
 impl Scanner {
-    /// Builds the automaton; none where there is nothing to look for.
-    pub(super) fn build(mut patterns: Vec<Pattern>) -> Result<Option<Self>, TooLarge> {
-        patterns.retain(|pattern| pattern.pattern.len() >= BEGINNING);
-        patterns.sort_by(|a, b| a.pattern.cmp(&b.pattern));
-        patterns.dedup_by(|later, first| later.pattern == first.pattern);
-        if patterns.is_empty() {
-            return Ok(None);
-        }
-        let automaton = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .start_kind(StartKind::Anchored)
-            .build(patterns.iter().map(|pattern| pattern.pattern.as_slice()))
-            .map_err(|error| TooLarge(error.to_string()))?;
-        let mut first_bytes = [false; 256];
-        let mut beginnings = HashSet::new();
-        for Pattern { pattern, .. } in &patterns {
-            first_bytes[usize::from(pattern[0])] = true;
-            beginnings.extend(pattern.first_chunk::<BEGINNING>());
-        }
-        let longest = patterns
-            .iter()
-            .map(|pattern| pattern.pattern.len())
-            .max()
-            .unwrap_or(0);
-        Ok(Some(Self {
-            automaton,
-            skip: Skip::new(patterns.iter().map(|pattern| pattern.pattern.as_slice())),
-            patterns,
-            first_bytes,
-            beginnings,
-            longest,
+    /// Prepares the search; none where there is nothing to look for.
+    pub(super) fn build(patterns: Vec<Pattern>) -> Result<Option<Self>, TooLarge> {
+        let dictionary = Dictionary::new(patterns)?;
+        Ok((!dictionary.patterns().is_empty()).then(|| Self {
+            candidates: Candidates::new(texts(&dictionary)),
+            dictionary,
         }))
+    }
+
+    /// What is looked for.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        texts(&self.dictionary)
     }
 
     /// The whole text with every match replaced, and the owners of what was found; none where nothing was.
@@ -79,8 +48,7 @@ impl Scanner {
 
     /// The owner of the first match.
     pub(super) fn find(&self, text: &[u8]) -> Option<usize> {
-        let found = self.first(text, 0)?;
-        Some(self.patterns[found.pattern().as_usize()].owner)
+        Some(self.first(text, 0)?.pattern.owner)
     }
 
     /// Whether a piece at the beginning of a stream passes as it is: nothing is found in it, and nothing at its end may go on.
@@ -89,8 +57,8 @@ impl Scanner {
     }
 
     fn finds_nothing(&self, text: &[u8]) -> bool {
-        self.skip
-            .none_matches(text, |begin| self.at(text, begin).is_some())
+        self.candidates
+            .none_matches(text, |begin| self.is_at(text, begin))
     }
 
     /// Whether nothing at the end of a piece may be the beginning of a match.
@@ -99,20 +67,15 @@ impl Scanner {
     }
 
     /// The leftmost match from `at` on, and of those that begin there the longest.
-    fn first(&self, text: &[u8], mut at: usize) -> Option<Match> {
-        loop {
-            let begin = self.skip.next(text, at)?;
-            if let Some(found) = self.at(text, begin) {
-                return Some(found);
-            }
-            at = begin + 1;
-        }
+    fn first(&self, text: &[u8], at: usize) -> Option<Hit<'_>> {
+        let at = self.candidates.first(text, at, |begin| self.is_at(text, begin))?;
+        let pattern = self.dictionary.at_the_beginning_of(&text[at..])?;
+        Some(Hit { at, pattern })
     }
 
-    /// The longest match that begins here.
-    pub(super) fn at(&self, text: &[u8], begin: usize) -> Option<Match> {
-        self.automaton
-            .find(Input::new(text).range(begin..).anchored(Anchored::Yes))
+    /// Whether a match begins here.
+    pub(super) fn is_at(&self, text: &[u8], begin: usize) -> bool {
+        self.dictionary.at_the_beginning_of(&text[begin..]).is_some()
     }
 
     /// Searches, appends what is settled to `out`, and returns how many bytes of `data` that was.
@@ -137,14 +100,13 @@ impl Scanner {
         }
         while let Some(hit) = self.first(data, at) {
             // A match that begins where a longer or earlier one may still come is not settled.
-            if hit.start() >= held {
+            if hit.at >= held {
                 break;
             }
-            let pattern = &self.patterns[hit.pattern().as_usize()];
-            found(pattern)?;
-            out.extend_from_slice(&data[at..hit.start()]);
-            out.extend_from_slice(&pattern.replacement);
-            at = hit.end();
+            found(hit.pattern)?;
+            out.extend_from_slice(&data[at..hit.at]);
+            out.extend_from_slice(&hit.pattern.replacement);
+            at = hit.at + hit.pattern.pattern.len();
             if at > held {
                 held = hold(at);
             }
@@ -155,34 +117,18 @@ impl Scanner {
 
     /// The first position, not before `from`, from which on the rest is the beginning of a longer pattern.
     fn hold_from(&self, data: &[u8], from: usize) -> usize {
-        let earliest = from.max((data.len() + 1).saturating_sub(self.longest));
+        let earliest = from.max((data.len() + 1).saturating_sub(self.dictionary.longest()));
         (earliest..data.len())
-            .find(|at| self.begins(&data[*at..]))
+            .find(|at| self.dictionary.may_go_on(&data[*at..]))
             .unwrap_or(data.len())
     }
+}
 
-    fn begins(&self, rest: &[u8]) -> bool {
-        let opens = match rest {
-            [first, second, ..] => self.skip.opens(*first, *second),
-            [first] => self.first_bytes[usize::from(*first)],
-            [] => false,
-        };
-        if !opens {
-            return false;
-        }
-        if rest
-            .first_chunk::<BEGINNING>()
-            .is_some_and(|beginning| !self.beginnings.contains(beginning))
-        {
-            return false;
-        }
-        let at = self
-            .patterns
-            .partition_point(|pattern| pattern.pattern.as_slice() <= rest);
-        self.patterns
-            .get(at)
-            .is_some_and(|pattern| pattern.pattern.starts_with(rest))
-    }
+fn texts(dictionary: &Dictionary) -> impl Iterator<Item = &[u8]> + Clone {
+    dictionary
+        .patterns()
+        .iter()
+        .map(|pattern| pattern.pattern.as_slice())
 }
 
 /// A search over one stream.
@@ -231,14 +177,17 @@ impl Window {
 
     /// Lets go what is held where no match that begins in it goes on in a piece that would hold it whole.
     fn settle(&mut self, piece: &[u8], out: &mut BytesMut) {
-        let Some(reach) = piece.get(..self.scanner.longest).filter(|_| !self.is_idle()) else {
+        let Some(reach) = piece
+            .get(..self.scanner.dictionary.longest())
+            .filter(|_| !self.is_idle())
+        else {
             return;
         };
         let before = self.held.len();
         self.held.extend_from_slice(reach);
         let begins = self.scanner.first(&self.held, 0);
         self.held.truncate(before);
-        if begins.is_none_or(|hit| hit.start() >= before) {
+        if begins.is_none_or(|hit| hit.at >= before) {
             out.extend_from_slice(&self.held);
             self.held.clear();
         }

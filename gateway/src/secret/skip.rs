@@ -1,11 +1,11 @@
 //! Where in a text a pattern may begin: most bytes of most texts are never looked at (S. Wu and U. Manber, "A fast algorithm
 //! for multi-pattern searching", 1994, with blocks of four bytes, by a hash).
+use std::ops::Range;
+
 /// Bytes of a block: so few that most patterns hold several, so many that hardly one stands in a text by chance.
 const BLOCK: usize = 4;
 /// Places in the table of blocks, as a power of two.
 const TABLE_BITS: u32 = 16;
-/// Pairs that there are.
-const PAIRS: usize = 1 << 16;
 /// Longer windows would skip further, but more blocks would stand in them.
 const WIDEST: usize = 16;
 
@@ -20,18 +20,15 @@ pub(super) struct Skip {
     window: usize,
     /// By the last block in the window: how far the next beginning is away at least; 0 where one may be here.
     shift: Box<[u8]>,
-    /// By pair: whether a pattern begins with it.
-    opens: Box<[bool]>,
 }
 
 impl Skip {
-    /// Over these patterns.
-    pub(super) fn new<'a>(patterns: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
-        let shortest = patterns.clone().map(<[u8]>::len).min().unwrap_or(WIDEST);
+    /// Over these patterns; none where there is no pattern.
+    pub(super) fn new<'a>(patterns: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Self> {
+        let shortest = patterns.clone().map(<[u8]>::len).min()?;
         let window = shortest.clamp(BLOCK, WIDEST);
         let blocks = window - BLOCK + 1;
         let mut shift = vec![away(blocks); 1 << TABLE_BITS];
-        let mut opens = vec![false; PAIRS];
         for pattern in patterns {
             for (at, block) in pattern.windows(BLOCK).take(blocks).enumerate() {
                 if let Some(block) = block.first_chunk() {
@@ -39,25 +36,29 @@ impl Skip {
                     *place = (*place).min(away(blocks - 1 - at));
                 }
             }
-            if let [first, second, ..] = pattern {
-                opens[index(*first, *second)] = true;
-            }
         }
-        Self {
+        Some(Self {
             window,
             shift: shift.into(),
-            opens: opens.into(),
-        }
+        })
     }
 
-    /// The first position from `at` on at which a pattern may begin; none where no whole one can follow.
-    pub(super) fn next(&self, text: &[u8], mut at: usize) -> Option<usize> {
-        loop {
+    /// The first position in `range` at which `is_match` holds, which is asked only where a pattern may begin.
+    pub(super) fn first(
+        &self,
+        text: &[u8],
+        range: Range<usize>,
+        is_match: &impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let mut at = range.start;
+        while at < range.end {
             match self.away(text, at)? {
-                0 => return Some(at),
+                0 if is_match(at) => return Some(at),
+                0 => at += 1,
                 away => at += away,
             }
         }
+        None
     }
 
     /// How far from here the next beginning is at least; none where no whole pattern can follow.
@@ -70,7 +71,7 @@ impl Skip {
     pub(super) fn none_matches(&self, text: &[u8], is_match: impl Fn(usize) -> bool) -> bool {
         let lane = text.len() / LANES;
         if lane < SHORTEST_LANE {
-            return self.none_from(text, 0, text.len(), &is_match);
+            return self.first(text, 0..text.len(), &is_match).is_none();
         }
         // Each begins where the one before ends: a lane answers for the patterns that begin in it.
         let mut at: [usize; LANES] = std::array::from_fn(|index| index * lane);
@@ -98,31 +99,9 @@ impl Skip {
         }
         (0..LANES).all(|lane| {
             let end = if lane + 1 == LANES { text.len() } else { ends[lane] };
-            self.none_from(text, at[lane], end, &is_match)
+            self.first(text, at[lane]..end, &is_match).is_none()
         })
     }
-
-    fn none_from(&self, text: &[u8], mut at: usize, end: usize, is_match: &impl Fn(usize) -> bool) -> bool {
-        while at < end {
-            match self.away(text, at) {
-                Some(0) if is_match(at) => return false,
-                Some(0) => at += 1,
-                Some(away) => at += away,
-                // No whole pattern can follow.
-                None => return true,
-            }
-        }
-        true
-    }
-
-    /// Whether a pattern begins with these two bytes.
-    pub(super) fn opens(&self, first: u8, second: u8) -> bool {
-        self.opens[index(first, second)]
-    }
-}
-
-fn index(first: u8, second: u8) -> usize {
-    usize::from(first) << 8 | usize::from(second)
 }
 
 /// Its place in the table (D. Knuth's multiplicative hashing).
@@ -146,28 +125,10 @@ mod tests {
             text in prop::collection::vec(b'a'..b'f', 0..3000),
             patterns in prop::collection::vec(prop::collection::vec(b'a'..b'f', 4..9), 1..4),
         ) {
-            let skip = Skip::new(patterns.iter().map(Vec::as_slice));
+            let skip = Skip::new(patterns.iter().map(Vec::as_slice)).unwrap();
             let begins = |at: usize| patterns.iter().any(|pattern| text[at..].starts_with(pattern));
             prop_assert_eq!(skip.none_matches(&text, begins), !(0..text.len()).any(begins));
-        }
-
-        #[test]
-        fn no_beginning_is_skipped(
-            patterns in prop::collection::vec(prop::collection::vec(b'a'..b'd', 4..20), 1..6),
-            text in prop::collection::vec(b'a'..b'd', 0..200),
-        ) {
-            let skip = Skip::new(patterns.iter().map(Vec::as_slice));
-            let mut at = 0;
-            for begin in 0..text.len() {
-                if patterns.iter().any(|pattern| text[begin..].starts_with(pattern)) {
-                    // Everything that is skipped lies before it.
-                    while let Some(next) = skip.next(&text, at).filter(|next| *next < begin) {
-                        at = next + 1;
-                    }
-                    prop_assert_eq!(skip.next(&text, at), Some(begin));
-                    prop_assert!(skip.opens(text[begin], text[begin + 1]));
-                }
-            }
+            prop_assert_eq!(skip.first(&text, 0..text.len(), &begins), (0..text.len()).find(|at| begins(*at)));
         }
     }
 }
