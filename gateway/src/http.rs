@@ -14,6 +14,7 @@ pub mod pace;
 pub mod push;
 pub mod raw_head;
 pub mod refusal;
+pub mod signing;
 pub mod stop;
 pub mod track;
 pub mod trailers;

@@ -62,6 +62,12 @@ pub struct Limits {
     /// Bytes of a push read before it is decided, held in memory meanwhile (4 MiB). Commands beyond it: refused; a pack
     /// beyond it shows no more, so that what it has not shown counts as forced.
     pub push_bytes: usize,
+    /// Bytes of a body that is covered by an AWS signature without standing in its head, held in memory while it is signed
+    /// anew (16 MiB). Beyond it: refused, nothing is sent on.
+    pub signed_body_bytes: usize,
+    /// Bytes of one chunk that carries an AWS signature of its own, held in memory while it is signed anew (4 MiB). Beyond
+    /// it: the request ends torn.
+    pub signed_chunk_bytes: usize,
     /// Between two pieces of a request's body whose answer is given already, so that its client gets to read the answer
     /// (2 s, and ten times that in all). Beyond it: the connection ends, an HTTP/2 stream is reset.
     pub linger: Duration,
@@ -159,6 +165,8 @@ impl Default for Limits {
             proxy_connections: 16_384,
             push_refs: 4096,
             push_bytes: 4 << 20,
+            signed_body_bytes: 16 << 20,
+            signed_chunk_bytes: 4 << 20,
             linger: Duration::from_secs(2),
             linger_bytes: 64 << 20,
             tunnel_connections: 4096,

@@ -10,6 +10,7 @@ use sallyport_policy::Place;
 use secrecy::{ExposeSecret, SecretSlice};
 use std::fmt;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 mod both;
 mod candidates;
@@ -27,6 +28,7 @@ pub mod redact;
 mod sampled;
 pub(crate) mod scanner;
 mod sealed;
+pub mod sigv4;
 mod skip;
 pub mod source;
 pub mod ssh;
@@ -122,6 +124,7 @@ pub struct SessionSecrets {
     identities: Vec<client_certificate::Loaded>,
     /// Some credential may stand in a body.
     fills_bodies: bool,
+    keys: Vec<sigv4::Bound>,
 }
 
 impl fmt::Debug for SessionSecrets {
@@ -147,17 +150,22 @@ impl SessionSecrets {
                 let Some(stand_in) = binding.stand_in(value) else {
                     continue;
                 };
-                values.extend(forms::forms(value.bytes(), stand_in.as_bytes()).into_iter().map(
-                    |(pattern, replacement)| Pattern {
+                for (part, stand_in) in binding.parts(value, stand_in) {
+                    let forms = forms::forms(&part, stand_in.as_bytes());
+                    values.extend(forms.into_iter().map(|(pattern, replacement)| Pattern {
                         pattern,
                         replacement,
                         owner,
-                    },
-                ));
+                    }));
+                }
             }
-            placeholders.extend(binding.placeholders.iter().map(|text| Pattern {
+            let held = binding
+                .placeholders
+                .iter()
+                .flat_map(|text| binding.held_parts(text));
+            placeholders.extend(held.map(|text| Pattern {
                 pattern: text.as_bytes().to_vec().into(),
-                replacement: text.as_bytes().to_vec(),
+                replacement: text.into_bytes(),
                 owner,
             }));
         }
@@ -176,6 +184,7 @@ impl SessionSecrets {
         Ok(Self {
             identities,
             fills_bodies,
+            keys: sigv4::bound(&bindings),
             both: both.map(|(values, placeholders)| Arc::new(Both::new([values, placeholders]))),
             values,
             placeholders,
@@ -194,6 +203,7 @@ impl SessionSecrets {
             both: None,
             identities: Vec::new(),
             fills_bodies: false,
+            keys: Vec::new(),
         }
     }
 
@@ -282,8 +292,35 @@ impl SessionSecrets {
 impl Binding {
     /// The placeholder that has a value's shape.
     pub fn stand_in(&self, value: &Value) -> Option<&str> {
-        let fitting = |text: &&String| placeholder::fits(text, value);
+        let fitting = |text: &&String| match self.is_of_keys() {
+            true => sigv4::keys::fits(text, value),
+            false => placeholder::fits(text, value),
+        };
         self.placeholders.iter().find(fitting).map(String::as_str)
+    }
+
+    /// What is looked for of a value, each part with what stands for it.
+    fn parts(&self, value: &Value, stand_in: &str) -> Vec<(Zeroizing<Vec<u8>>, String)> {
+        match self.is_of_keys() {
+            true => sigv4::keys::parts(value, stand_in),
+            false => vec![(Zeroizing::new(value.bytes().to_vec()), stand_in.to_owned())],
+        }
+    }
+
+    /// The texts of a placeholder that are looked for.
+    fn held_parts(&self, placeholder: &str) -> Vec<String> {
+        match self.is_of_keys() {
+            true => sigv4::keys::shown(placeholder)
+                .into_iter()
+                .map(|(_, text)| text)
+                .collect(),
+            false => vec![placeholder.to_owned()],
+        }
+    }
+
+    /// Whether its value is an access key with several parts, each with a placeholder of its own.
+    fn is_of_keys(&self) -> bool {
+        self.places.contains(&Place::AwsSigv4)
     }
 }
 

@@ -310,7 +310,7 @@ impl Session {
         let credentials = live.policy.as_ref().map(Policy::credentials).unwrap_or_default();
         let credentials = credentials
             .iter()
-            .filter_map(|credential| self.credential_view(&live, credential));
+            .flat_map(|credential| self.credential_views(&live, credential));
         SessionView {
             id: self.id.clone(),
             policy_hash: live.policy_hash().to_owned(),

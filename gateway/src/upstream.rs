@@ -13,6 +13,7 @@ mod trust;
 mod upgrade;
 mod verify;
 
+pub use address::authority_text;
 pub use dial::Dialled;
 pub use fault::UpstreamFault;
 pub use line::Line;

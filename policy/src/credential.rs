@@ -96,6 +96,8 @@ pub enum Place {
     Password,
     /// Certificate and key with which TLS names the client.
     ClientCertificate,
+    /// The signature of a request by an access key of AWS (Signature Version 4), in its head or its query.
+    AwsSigv4,
 }
 
 impl fmt::Display for Place {
@@ -112,6 +114,7 @@ impl fmt::Display for Place {
             Self::SshKey => f.write_str("ssh-key"),
             Self::Password => f.write_str("password"),
             Self::ClientCertificate => f.write_str("client-certificate"),
+            Self::AwsSigv4 => f.write_str("aws-sigv4"),
         }
     }
 }

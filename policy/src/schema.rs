@@ -70,10 +70,11 @@ struct Widen {
 struct Credential {
     from: From,
     hosts: Texts,
-    /// `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/POINTER`, `form:NAME`, `path`, `ssh-key`, `password`, `client-certificate`.
+    /// `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/POINTER`, `form:NAME`, `path`, `ssh-key`, `password`, `client-certificate`,
+    /// `aws-sigv4`.
     #[schemars(rename = "in")]
     places: Texts,
-    /// The variable in which the agent finds its placeholder.
+    /// The variable in which the agent finds its placeholder; with `aws-sigv4` the beginning of three, `AWS`.
     env: Option<String>,
     /// How long a fetched value may be used: `1h`.
     ttl: Option<String>,

@@ -8,6 +8,7 @@ use super::deciding::{self, Allowed};
 use super::head::{self, HeadFault};
 use super::pace::Pace;
 use super::refusal::mark_upstream_error;
+use super::signing::{self, Signed};
 use super::stop::Stop;
 use super::track::{AnswerBody, Cut, RequestBody, RequestFate};
 use super::upgrade::{self, Asked};
@@ -22,6 +23,7 @@ use crate::ledger::Ledger;
 use crate::metrics::path::Phase;
 use crate::payload::{Body, Fault};
 use crate::secret::SessionSecrets;
+use crate::secret::sigv4::Presented;
 use crate::session::quota::Pass;
 use crate::telemetry::spans;
 use crate::upstream::{Answered, Route, UpstreamFault};
@@ -102,6 +104,7 @@ async fn attempt(
     }
     let mut asked = head::read(&parts, &channel.destination, channel.tls).map_err(Stop::Head)?;
     ledger.asked(&asked.method, asked.path.as_str());
+    let presented = channel.session.secrets().presented(&parts);
     forward::canonical_fields(&mut parts.headers).map_err(unfit)?;
     asked.headers = head::fields(&parts.headers);
     let asked = deciding::Asked {
@@ -120,7 +123,8 @@ async fn attempt(
         }
         Asked::Other(name) => return Err(Stop::Upgrade(name)),
     };
-    let prepared = prepare(shared, channel, allowed, (parts, body), ledger)?;
+    let presented = signing::covered(presented, &mut body, &shared.limits).await?;
+    let prepared = prepare(shared, channel, allowed, (parts, body, presented), ledger)?;
     let (secrets, pass) = (prepared.secrets.clone(), prepared.pass.clone());
     let (answered, permit) = send(shared, channel, prepared, handshake.as_deref(), ledger).await?;
     for note in &answered.notes {
@@ -161,7 +165,7 @@ fn prepare(
     shared: &Shared,
     channel: &Channel,
     Allowed { request, permit }: Allowed,
-    (mut parts, body): (Parts, Upload),
+    (mut parts, body, presented): (Parts, Upload, Option<Presented>),
     ledger: &mut Ledger,
 ) -> Result<Prepared, Stop> {
     let pace = parts.extensions.remove::<Arc<Pace>>();
@@ -181,6 +185,13 @@ fn prepare(
         }
     };
     ledger.used(outbound.used);
+    let signed = signing::anew(
+        presented,
+        (&secrets, &permit, channel.tls),
+        &mut parts,
+        &shared.limits,
+    )?;
+    let body = Signed::new(body, signed, ledger);
     if channel.tls
         && let Ok(Some(identity)) = secrets.identity(&permit)
     {

@@ -102,5 +102,6 @@ pub fn spoken(place: &Place) -> String {
         Place::SshKey => "an ssh log-in by key".to_owned(),
         Place::Password => "a log-in by password".to_owned(),
         Place::ClientCertificate => "a TLS client certificate".to_owned(),
+        Place::AwsSigv4 => "an AWS signature (version 4)".to_owned(),
     }
 }

@@ -4,7 +4,7 @@ use super::places::{
     BASE64, VALUE, basic, decoded, form_decode, is_key_header, is_key_parameter, scheme, spoken, trimmed_tail,
 };
 use super::sealed::sensitive;
-use super::{Binding, SessionSecrets};
+use super::{Binding, SessionSecrets, sigv4};
 use base64::Engine;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
@@ -68,7 +68,7 @@ impl SessionSecrets {
     }
 
     /// The binding whose placeholder stands somewhere in a text, plain or percent-encoded.
-    fn placeholder_in(&self, text: &[u8]) -> Option<&Binding> {
+    pub(super) fn placeholder_in(&self, text: &[u8]) -> Option<&Binding> {
         let scanner = self.placeholders.as_ref()?;
         let owner = scanner.find(text).or_else(|| scanner.find(&decoded(text)?))?;
         Some(&self.bindings[owner])
@@ -103,6 +103,9 @@ impl<'a> Head<'a> {
         else {
             return Ok(None);
         };
+        if binding.places.contains(&Place::AwsSigv4) && sigv4::is_field(name, value) {
+            return Ok(None);
+        }
         let place = format!("header `{name}`");
         let bound = binding
             .places
@@ -289,6 +292,9 @@ impl<'a> Head<'a> {
             return Ok(None);
         };
         let shown = String::from_utf8_lossy(&name).into_owned();
+        if binding.places.contains(&Place::AwsSigv4) && sigv4::is_parameter(&shown) {
+            return Ok(None);
+        }
         let place = format!("query parameter `{}`", shown.escape_debug());
         let bound = binding
             .places

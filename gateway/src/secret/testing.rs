@@ -1,5 +1,9 @@
 //! A secret and what stands for it, for tests.
 use super::{Binding, SessionSecrets, Value, placeholder};
+use sallyport_policy::{
+    CanonicalPath, Decision, Destination, Host, HttpRequest, Moment, Overlay, Permit, Policy, PolicyText,
+    Request, Who,
+};
 use std::sync::Arc;
 
 /// The value behind the credential `forge` of [`secrets`].
@@ -23,4 +27,36 @@ pub(crate) fn secrets() -> (Arc<SessionSecrets>, String) {
     let binding = bound("forge", SECRET);
     let text = binding.placeholders[0].clone();
     (Arc::new(SessionSecrets::new(vec![binding]).unwrap()), text)
+}
+
+/// The right to send a credential, with this place, to `bucket.test`.
+pub(crate) fn permit(name: &str, place: &str) -> Permit {
+    let text = format!(
+        "version: 1\ncredentials: {{{name}: {{from: {{store: {name}}}, hosts: [bucket.test], in: [\"{place}\"]}}}}\n\
+         rules: [{{id: all, to: {{host: bucket.test}}, use: [{name}], effect: allow}}]\n"
+    );
+    let text = PolicyText {
+        name: "test.yaml".into(),
+        text,
+    };
+    let question = Request {
+        destination: Destination {
+            host: Host::parse("bucket.test").unwrap(),
+            port: 443,
+        },
+        moment: Moment::Http(HttpRequest {
+            method: "GET".into(),
+            path: CanonicalPath::parse("/").unwrap(),
+            query: None,
+            tls: true,
+            headers: Vec::new(),
+            pushed: None,
+        }),
+    };
+    let policy = Policy::compile(&[text]).unwrap();
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    match policy.decide(&question, &Who::default(), &Overlay::default(), now) {
+        Decision::Allow(permit) => permit,
+        other => panic!("{other:?}"),
+    }
 }

@@ -1,5 +1,6 @@
 //! Binding: a policy's credentials with their values and placeholders.
 use crate::secret::placeholder::{self, ENOUGH_BITS};
+use crate::secret::sigv4::keys;
 use crate::secret::ssh;
 use crate::secret::{Binding, LONGEST_VALUE, SHORTEST_VALUE, SessionSecrets, Sources, Value};
 use sallyport_policy::{Credential, Place};
@@ -83,6 +84,10 @@ fn value(
     if credential.places == [Place::ClientCertificate] {
         return Ok(Arc::new(value));
     }
+    if credential.places.contains(&Place::AwsSigv4) {
+        access_keys(&value, texts)?;
+        return Ok(Arc::new(value));
+    }
     if credential.places.contains(&Place::SshKey) {
         key(&value, texts)?;
     } else if value.has_control_characters() {
@@ -109,6 +114,14 @@ fn value(
 fn key(value: &Value, texts: &mut Vec<String>) -> Result<(), String> {
     if !texts.iter().any(|text| ssh::is_key_like(text, value)) {
         texts.insert(0, ssh::mint_key(value).map_err(|error| error.to_string())?);
+    }
+    Ok(())
+}
+
+/// Placeholders for each part of an access key of AWS.
+fn access_keys(value: &Value, texts: &mut Vec<String>) -> Result<(), String> {
+    if !texts.iter().any(|text| keys::fits(text, value)) {
+        texts.push(keys::mint(value)?);
     }
     Ok(())
 }

@@ -33,7 +33,8 @@ pub(super) fn address_request(
     Ok(())
 }
 
-fn authority_text(destination: &Destination, tls: bool) -> String {
+/// The authority of a destination, as it will be named there; without the scheme's own port.
+pub fn authority_text(destination: &Destination, tls: bool) -> String {
     let host = destination.host.in_url();
     match (destination.port, tls) {
         (443, true) | (80, false) => host,

@@ -5,16 +5,30 @@ use super::quantities::duration;
 use super::reader::Reader;
 use super::sources::{is_variable, read_source};
 use super::terms::{Terms, read_terms};
-use crate::Source;
 use crate::diagnostic::At;
 use crate::host::shown;
 use crate::yaml::Node;
+use crate::{Place, Source};
 use serde_saphyr::Spanned;
 
 /// What one binding may say.
 const FIELDS: &[&str] = &["from", "hosts", "in", "env", "ttl", "for", "user", "grantable"];
 /// Longest text of `for` and `user`, in characters.
 const TEXT: usize = 200;
+
+/// The places; a signature's keys stand in no other one, since nothing but signatures is made with them.
+fn read_places(words: Vec<At<String>>, reader: &mut Reader<'_>) -> Vec<Place> {
+    let beside = words.get(1).map(|second| second.at.clone());
+    let places: Vec<Place> = words
+        .into_iter()
+        .filter_map(|word| read_place(&word, reader))
+        .collect();
+    if let Some(at) = beside.filter(|_| places.contains(&Place::AwsSigv4)) {
+        let problem = at.error("`aws-sigv4` stands alone: its keys sign requests and are sent nowhere");
+        reader.push(problem.hint("write `in: [aws-sigv4]`, and another credential for other places"));
+    }
+    places
+}
 
 pub(super) fn read(name: At<String>, node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<CredentialPart> {
     let what = format!("credential `{}`", shown(&name.value));
@@ -41,10 +55,7 @@ pub(super) fn read(name: At<String>, node: Spanned<Node>, reader: &mut Reader<'_
     let places = match fields.take("in") {
         Some(node) => {
             let words = reader.texts(node, "`in`");
-            words
-                .into_iter()
-                .filter_map(|word| read_place(&word, reader))
-                .collect()
+            read_places(words, reader)
         }
         None => {
             let hint = "write for example `in: [bearer, basic]` or `in: [header:x-api-key]`";

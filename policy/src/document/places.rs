@@ -19,7 +19,7 @@ const RESERVED_HEADERS: &[&str] = &[
     "keep-alive",
 ];
 
-/// `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/pointer`, `form:NAME`, `path`, `ssh-key`, `password`, `client-certificate`.
+/// `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/pointer`, `form:NAME`, `path`, `ssh-key`, `password`, `client-certificate`, `aws-sigv4`.
 pub(super) fn read_place(word: &At<String>, reader: &mut Reader<'_>) -> Option<Place> {
     let (kind, name) = match word.value.split_once(':') {
         Some((kind, name)) => (kind, Some(name)),
@@ -36,6 +36,7 @@ pub(super) fn read_place(word: &At<String>, reader: &mut Reader<'_>) -> Option<P
         ("ssh-key", None) => Some(Place::SshKey),
         ("password", None) => Some(Place::Password),
         ("client-certificate", None) => Some(Place::ClientCertificate),
+        ("aws-sigv4", None) => Some(Place::AwsSigv4),
         _ => {
             let message = format!("`{}` is not a place in a request", shown(&word.value));
             reader.push(
@@ -43,7 +44,7 @@ pub(super) fn read_place(word: &At<String>, reader: &mut Reader<'_>) -> Option<P
                     .error(message)
                     .hint(
                         "it is one of `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/POINTER`, `form:NAME`, `path`, `ssh-key`, \
-                         `password`, `client-certificate`",
+                         `password`, `client-certificate`, `aws-sigv4`",
                     ),
             );
             None
