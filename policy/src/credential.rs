@@ -71,6 +71,17 @@ pub enum Source {
         /// Permissions by name: `read` or `write`.
         permissions: BTreeMap<String, String>,
     },
+    /// An access token of OAuth 2.0, by the name of the log-in in the gateway's configuration.
+    Oauth(String),
+    /// A secret in AWS Secrets Manager.
+    AwsSecret {
+        /// Name or ARN.
+        name: String,
+        /// Field of the JSON object that the secret is; without it the whole secret.
+        field: Option<String>,
+    },
+    /// A parameter in AWS Systems Manager, by name or ARN.
+    AwsParameter(String),
 }
 
 /// Where in a request a credential may stand.

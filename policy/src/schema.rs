@@ -87,7 +87,7 @@ struct Credential {
     grantable: Option<Lent>,
 }
 
-/// Where the value is kept: one of `store`, `env`, `file`, `vault`, `github-app`.
+/// Where the value is kept: one of `store`, `env`, `file`, `vault`, `github-app`, `oauth`, `aws-secret`, `aws-parameter`.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, rename_all = "kebab-case")]
 #[expect(dead_code, reason = "the types only describe the form")]
@@ -100,12 +100,18 @@ struct From {
     file: Option<String>,
     /// Mount and path in Vault or OpenBao; with `field`.
     vault: Option<String>,
-    /// Field of the secret in Vault.
+    /// Field of the secret in Vault, or of the JSON object in AWS Secrets Manager.
     field: Option<String>,
     /// Name of the app; with `repositories` and `permissions`.
     github_app: Option<String>,
     repositories: Option<Texts>,
     permissions: Option<BTreeMap<String, String>>,
+    /// Name of the log-in by OAuth 2.0 in the gateway's configuration.
+    oauth: Option<String>,
+    /// Name or ARN in AWS Secrets Manager.
+    aws_secret: Option<String>,
+    /// Name or ARN of a parameter in AWS Systems Manager.
+    aws_parameter: Option<String>,
 }
 
 /// A request and what is expected of it.

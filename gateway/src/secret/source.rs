@@ -98,6 +98,12 @@ impl Sources {
             Named::GithubApp { app, .. } => Err(SourceError::NotAllowed(format!(
                 "this gateway has no GitHub App `{app}`"
             ))),
+            Named::Oauth(name) => Err(SourceError::NotAllowed(format!(
+                "this gateway has no log-in `{name}` by OAuth"
+            ))),
+            Named::AwsSecret { name, .. } | Named::AwsParameter(name) => Err(SourceError::NotAllowed(
+                format!("this gateway has no AWS account that `{name}` could be read from"),
+            )),
         }
     }
 

@@ -17,14 +17,21 @@ const KINDS: &[(&str, &[&str])] = &[
     ("file", &[]),
     ("vault", &["field"]),
     ("github-app", &["repositories", "permissions"]),
+    ("oauth", &[]),
+    ("aws-secret", &["field"]),
+    ("aws-parameter", &[]),
 ];
 
 pub(super) fn read_source(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<Source> {
-    let known: Vec<&str> = KINDS
-        .iter()
-        .flat_map(|(kind, beside)| std::iter::once(kind).chain(*beside))
-        .copied()
-        .collect();
+    let mut known: Vec<&str> = Vec::new();
+    for (kind, theirs) in KINDS {
+        known.push(kind);
+        for name in *theirs {
+            if !known.contains(name) {
+                known.push(name);
+            }
+        }
+    }
     let mut fields = reader.fields(node, "`from`", &known)?;
     let mut named: Vec<(&str, At<String>)> = Vec::new();
     for (kind, _) in KINDS {
@@ -46,7 +53,7 @@ pub(super) fn read_source(node: Spanned<Node>, reader: &mut Reader<'_>) -> Optio
             fields
                 .at
                 .error("`from` names no source")
-                .hint("it is one of `store`, `env`, `file`, `vault`, `github-app`"),
+                .hint(format!("it is one of {}", kinds())),
         );
         return None;
     };
@@ -56,14 +63,29 @@ pub(super) fn read_source(node: Spanned<Node>, reader: &mut Reader<'_>) -> Optio
         "env" => is_secret_variable(&value, reader).then_some(Source::Env(value.value)),
         "file" => secret_file(value, reader).map(Source::File),
         "vault" => vault(value, &mut fields, reader),
+        "oauth" => is_plain(&value, "`oauth`", reader).then_some(Source::Oauth(value.value)),
+        "aws-secret" => aws_secret(value, &mut fields, reader),
+        "aws-parameter" => {
+            is_plain(&value, "`aws-parameter`", reader).then_some(Source::AwsParameter(value.value))
+        }
         _ => github_app(value, &mut fields, reader),
     }
 }
 
+/// All kinds, as a hint lists them.
+fn kinds() -> String {
+    let all: Vec<_> = KINDS.iter().map(|(kind, _)| format!("`{kind}`")).collect();
+    all.join(", ")
+}
+
 /// Fields that belong to another kind of source.
 fn beside(kind: &str, fields: &mut Fields, reader: &mut Reader<'_>) {
+    let own = KINDS
+        .iter()
+        .find(|(its, _)| *its == kind)
+        .map_or(&[][..], |(_, own)| own);
     for (other, theirs) in KINDS.iter().filter(|(other, _)| *other != kind) {
-        for name in *theirs {
+        for name in theirs.iter().filter(|name| !own.contains(name)) {
             if let Some((at, _)) = fields.take_with_key(name, reader) {
                 let problem = at.error(format!("`{name}` has no meaning with `{kind}`"));
                 reader.push(problem.hint(format!("it belongs to `{other}`")));
@@ -95,6 +117,30 @@ fn vault(path: At<String>, fields: &mut Fields, reader: &mut Reader<'_>) -> Opti
         path: path.value,
         field: field.value,
     })
+}
+
+/// `{aws-secret: agents/model, field: key}`, without `field` for the whole secret.
+fn aws_secret(name: At<String>, fields: &mut Fields, reader: &mut Reader<'_>) -> Option<Source> {
+    let field = match fields.take("field") {
+        Some(node) => Some(reader.text(node, "`field`")?.value),
+        None => None,
+    };
+    is_plain(&name, "`aws-secret`", reader).then_some(Source::AwsSecret {
+        name: name.value,
+        field,
+    })
+}
+
+/// Whether a name has no blank or other character that names of these services never have.
+fn is_plain(name: &At<String>, what: &str, reader: &mut Reader<'_>) -> bool {
+    let plain = !name.value.is_empty() && name.value.bytes().all(|b| b.is_ascii_graphic());
+    if !plain {
+        reader.push(
+            name.at
+                .error(format!("{what}: `{}` is no name", shown(&name.value))),
+        );
+    }
+    plain
 }
 
 /// `{github-app: acme-agents, repositories: ["acme/web"], permissions: {contents: write}}`.
