@@ -19,6 +19,7 @@ mod dictionary;
 pub mod fill;
 pub(crate) mod forms;
 pub mod guard;
+pub mod head;
 pub mod leak;
 pub mod log_in;
 pub mod placeholder;
@@ -28,6 +29,7 @@ pub mod redact;
 mod sampled;
 pub(crate) mod scanner;
 mod sealed;
+mod shapes;
 pub mod sigv4;
 mod skip;
 pub mod source;
@@ -36,13 +38,14 @@ mod ssh_key;
 pub mod store;
 mod stray;
 pub mod substitute;
+mod target;
 
 pub use guard::BodyGuard;
+pub use head::Outbound;
 pub use leak::Leak;
 pub use redact::Redactor;
 pub use source::Sources;
 pub use store::SecretStore;
-pub use substitute::Outbound;
 
 use both::Both;
 use scanner::{Pattern, Scanner};
@@ -234,18 +237,6 @@ impl SessionSecrets {
     /// A streaming redactor for one body, or none where there is nothing to look for.
     pub fn redactor(&self) -> Option<Redactor> {
         Some(Redactor::new(self.values.clone()?, self.names.clone()))
-    }
-
-    /// A streaming guard for one outgoing body, or none where there is nothing to look for.
-    pub fn body_guard(&self) -> Option<BodyGuard> {
-        if self.values.is_none() && self.placeholders.is_none() {
-            return None;
-        }
-        Some(BodyGuard::new(
-            [self.values.clone(), self.placeholders.clone()],
-            self.both.clone(),
-            self.names.clone(),
-        ))
     }
 
     /// Takes values out of every text of a record, so that the log never holds one.
