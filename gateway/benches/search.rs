@@ -45,7 +45,7 @@ fn session(values: &[String]) -> SessionSecrets {
             places: Vec::new(),
             placeholders: vec![minted.text],
             value: Some(Arc::new(value)),
-            old_values: Vec::new(),
+            ..Binding::default()
         }
     });
     SessionSecrets::new(bindings.collect()).unwrap()

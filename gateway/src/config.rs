@@ -3,7 +3,7 @@ use crate::audit::records::Range;
 use crate::downstream::wanted::{SessionListener, Wanted};
 use crate::names::server::NameServer;
 use crate::secret::source::Variables;
-use crate::start::{RootFiles, Serve};
+use crate::start::{RootFiles, Serve, SourcesFile};
 use crate::telemetry::Export;
 use crate::upstream::{Direct, ParentSpec};
 use clap::Parser;
@@ -118,6 +118,9 @@ struct RawServe {
     /// its certificate's; may be given several times
     #[arg(long, value_name = "SERVER", value_parser = NameServer::read)]
     dns: Vec<NameServer>,
+    /// File that names the services secrets are fetched from, such as Vault [default: STATE/sources.yaml]
+    #[arg(long, value_name = "FILE")]
+    sources: Option<PathBuf>,
 }
 
 /// What to do with the local store.
@@ -258,6 +261,7 @@ impl Arguments {
                         sample: raw.otlp_sample,
                     }),
                     dns: raw.dns,
+                    sources: SourcesFile(raw.sources),
                     // What is no text cannot be a secret for a header, and is left out.
                     variables: Variables::from_environment(std::env::vars_os().filter_map(
                         |(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)),

@@ -3,7 +3,6 @@ pub mod body;
 pub mod chunk_lines;
 pub mod client;
 pub mod coding;
-pub mod cut;
 pub mod deciding;
 pub mod exchange;
 pub mod forward;

@@ -96,9 +96,6 @@ pub struct Limits {
     pub farewell: Duration,
     /// Bytes neither way on a tunnel, a database connection or a WebSocket (1 h). Beyond it: closed, a WebSocket with 1001.
     pub tunnel_idle: Duration,
-    /// Bytes of a request's body, decoded, in which secrets are looked for that the gateway does not know (4 MiB), where a policy says
-    /// so. Beyond it: not looked at.
-    pub unknown_secrets: usize,
     /// Bytes of one WebSocket message, inflated (64 MiB). Beyond it: closed with 1009.
     pub websocket_message: u64,
     /// How long one side of a WebSocket may take to answer the other's close, and a client to read its last words (5 s). Beyond
@@ -118,6 +115,21 @@ pub struct Limits {
     pub ssh_tries: usize,
     /// Channels open at once on one ssh connection (64). Beyond it: the channel is refused.
     pub ssh_channels: usize,
+    /// For one call to a source that secrets are fetched from, as Vault (10 s). Beyond it: tried again later.
+    pub secret_call: Duration,
+    /// How long the opening of a session, or a change of its policy, waits for secrets that are being fetched (5 s). Beyond it: open
+    /// without them, with a warning; they come when they are there.
+    pub secret_wait: Duration,
+    /// Before such a fetch is tried a second time (500 ms); doubled from try to try up to `secret_retry_longest`, with jitter.
+    pub secret_retry: Duration,
+    /// Between two tries at the longest (30 s).
+    pub secret_retry_longest: Duration,
+    /// Between two looks whether a fetched secret has changed that has neither lease nor `ttl` (60 s).
+    pub secret_look: Duration,
+    /// How long a value is still taken out of answers after another took its place (10 min).
+    pub secret_grace: Duration,
+    /// Values of one credential that are taken out of answers besides the one in force (32). Beyond it: the oldest is forgotten.
+    pub old_values: usize,
     /// For one batch of spans to reach the collector, and for the last ones at the end (5 s). Beyond it: those spans are lost.
     pub spans: Duration,
     /// How long open exchanges may go on after the gateway was told to stop (10 s). Beyond it: cut.
@@ -183,7 +195,6 @@ impl Default for Limits {
             log_in: Duration::from_secs(30),
             farewell: Duration::from_secs(5),
             tunnel_idle: Duration::from_secs(3600),
-            unknown_secrets: 4 << 20,
             websocket_message: 64 << 20,
             websocket_close: Duration::from_secs(5),
             ssh_log_in: Duration::from_secs(60),
@@ -192,6 +203,13 @@ impl Default for Limits {
             ssh_farewell: Duration::from_secs(2),
             ssh_tries: 10,
             ssh_channels: 64,
+            secret_call: Duration::from_secs(10),
+            secret_wait: Duration::from_secs(5),
+            secret_retry: Duration::from_millis(500),
+            secret_retry_longest: Duration::from_secs(30),
+            secret_look: Duration::from_secs(60),
+            secret_grace: Duration::from_secs(600),
+            old_values: 32,
             spans: Duration::from_secs(5),
             drain: Duration::from_secs(10),
             transaction: Duration::from_secs(4),

@@ -4,6 +4,7 @@ pub mod histogram;
 pub mod path;
 
 use crate::control::types::{StandingPolicies, Verdict};
+use crate::secret::live::Counts;
 use path::{Collected, Path};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -87,8 +88,20 @@ impl Metrics {
     }
 
     /// Everything as text, with the state's gauges.
-    pub fn render(&self, policies: &StandingPolicies, sessions: usize) -> Result<String, std::fmt::Error> {
+    pub fn render(
+        &self,
+        policies: &StandingPolicies,
+        sessions: usize,
+        fetched: Option<&Counts>,
+    ) -> Result<String, std::fmt::Error> {
         let mut registry = Registry::with_prefix("sallyport");
+        if let Some(fetched) = fetched {
+            registry.register(
+                "secret_calls",
+                "Calls to services that secrets are fetched from, by what was asked for and what came of it",
+                fetched.family(),
+            );
+        }
         registry.register(
             "policy_reloads",
             "Looks at the standing policies, by what came of them",

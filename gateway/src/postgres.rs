@@ -161,6 +161,7 @@ impl Place {
                 .await
                 .map_err(|error| Stop::client(&error))?;
         }
+        let role = secrets.role(&permit, &start_up.user).map_err(Stop::Unbound)?;
         let log_ins = secrets.log_ins(&permit);
         let chosen = match log_ins.is_empty() {
             true => None,
@@ -182,7 +183,8 @@ impl Place {
         } else if !reached.tls {
             ledger.remark("the upstream does not speak TLS; its address is a private one");
         }
-        let logging_in = exit::log_in(&mut reached, start_up, chosen, &secrets);
+        ledger.used(role.iter().map(|role| role.credential.clone()).collect());
+        let logging_in = exit::log_in(&mut reached, start_up, (chosen, role.as_ref()), &secrets);
         let late = |_| Stop::Broken(format!("the upstream did not end the log-in within {limit:?}"));
         let used = timeout(limit, logging_in).await.map_err(late)?;
         if let Ok(Some(name)) | Err(Stop::Rejected(_, Some(name))) = &used {

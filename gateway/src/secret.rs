@@ -10,17 +10,19 @@ use sallyport_policy::Place;
 use secrecy::{ExposeSecret, SecretSlice};
 use std::fmt;
 use std::sync::Arc;
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 mod both;
 mod candidates;
 pub mod client_certificate;
+mod common;
 mod dictionary;
 pub mod fill;
 pub(crate) mod forms;
 pub mod guard;
-pub mod head;
 pub mod leak;
+pub mod live;
 pub mod log_in;
 pub mod placeholder;
 pub mod places;
@@ -29,7 +31,6 @@ pub mod redact;
 mod sampled;
 pub(crate) mod scanner;
 mod sealed;
-mod shapes;
 pub mod sigv4;
 mod skip;
 pub mod source;
@@ -38,14 +39,14 @@ mod ssh_key;
 pub mod store;
 mod stray;
 pub mod substitute;
-mod target;
 
 pub use guard::BodyGuard;
-pub use head::Outbound;
 pub use leak::Leak;
+pub use live::Until;
 pub use redact::Redactor;
 pub use source::Sources;
 pub use store::SecretStore;
+pub use substitute::Outbound;
 
 use both::Both;
 use scanner::{Pattern, Scanner};
@@ -76,6 +77,10 @@ impl Value {
     pub fn is_same(&self, other: &Self) -> bool {
         aws_lc_rs::constant_time::verify_slices_are_equal(self.bytes(), other.bytes()).is_ok()
     }
+    /// Whether it is a word that many use as a password, or one sign repeated.
+    pub fn is_common(&self) -> bool {
+        common::is_common(self.bytes())
+    }
     /// Whether another value stands in this one.
     pub fn contains(&self, other: &Self) -> bool {
         memchr::memmem::find(self.bytes(), other.bytes()).is_some()
@@ -93,6 +98,7 @@ impl fmt::Debug for Value {
 }
 
 /// One credential of a session.
+#[derive(Default)]
 pub struct Binding {
     /// Name in the policy.
     pub name: String,
@@ -102,8 +108,30 @@ pub struct Binding {
     pub placeholders: Vec<String>,
     /// The value in force, if its source has one.
     pub value: Option<Arc<Value>>,
+    /// Until when that may be used.
+    pub until: Until,
+    /// Why there is none.
+    pub absence: Option<Absence>,
     /// Values before it, still taken out of answers.
-    pub old_values: Vec<Arc<Value>>,
+    pub old_values: Vec<Old>,
+}
+
+/// A value that is no longer in force.
+#[derive(Debug, Clone)]
+pub struct Old {
+    /// The value.
+    pub value: Arc<Value>,
+    /// Since when.
+    pub since: Instant,
+}
+
+/// Why a credential has no value that may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absence {
+    /// Sentence for who wants to use it.
+    pub sentence: String,
+    /// Seconds after which its source may have one.
+    pub retry_after_s: Option<u64>,
 }
 
 impl fmt::Debug for Binding {
@@ -149,7 +177,11 @@ impl SessionSecrets {
         let mut values = Vec::new();
         let mut placeholders = Vec::new();
         for (owner, binding) in bindings.iter().enumerate() {
-            for value in binding.value.iter().chain(&binding.old_values) {
+            for value in binding
+                .value
+                .iter()
+                .chain(binding.old_values.iter().map(|old| &old.value))
+            {
                 let Some(stand_in) = binding.stand_in(value) else {
                     continue;
                 };
@@ -239,6 +271,18 @@ impl SessionSecrets {
         Some(Redactor::new(self.values.clone()?, self.names.clone()))
     }
 
+    /// A streaming guard for one outgoing body, or none where there is nothing to look for.
+    pub fn body_guard(&self) -> Option<BodyGuard> {
+        if self.values.is_none() && self.placeholders.is_none() {
+            return None;
+        }
+        Some(BodyGuard::new(
+            [self.values.clone(), self.placeholders.clone()],
+            self.both.clone(),
+            self.names.clone(),
+        ))
+    }
+
     /// Takes values out of every text of a record, so that the log never holds one.
     pub fn scrub(&self, record: &mut AuditRecord) {
         let Some(scanner) = &self.values else { return };
@@ -281,6 +325,28 @@ impl SessionSecrets {
 }
 
 impl Binding {
+    /// The value, where there is one that may be used now; otherwise why there is none.
+    pub fn usable(&self) -> Result<Arc<Value>, Absence> {
+        let over = self.until.is_over();
+        if let Some(value) = self.value.as_ref().filter(|_| !over) {
+            return Ok(value.clone());
+        }
+        let name = &self.name;
+        Err(self.absence.clone().unwrap_or_else(|| match over {
+            true => Absence {
+                sentence: format!(
+                    "the time of credential `{name}` is over, and its source has not given another one yet"
+                ),
+                retry_after_s: Some(1),
+            },
+            false => Absence {
+                sentence: format!(
+                    "credential `{name}` has no value at the moment; the session's warnings say why"
+                ),
+                retry_after_s: None,
+            },
+        }))
+    }
     /// The placeholder that has a value's shape.
     pub fn stand_in(&self, value: &Value) -> Option<&str> {
         let fitting = |text: &&String| match self.is_of_keys() {

@@ -30,9 +30,11 @@ mod overlay;
 pub mod quota;
 pub mod registry;
 pub mod renew;
+mod rotate;
 pub mod shown;
 mod trusted;
 
+use bind::Bound;
 use exceeded::Exceeded;
 use keep::{Keeper, Kept, StateError};
 use overlay::{rests_on_uses, valid};
@@ -63,8 +65,10 @@ struct Live {
     upstream_roots_hash: [u8; 32],
     /// Or what is wrong with it: then nothing passes.
     policy: Result<Policy, Vec<Problem>>,
-    secrets: Arc<SessionSecrets>,
+    /// Of the policy.
     warnings: Vec<String>,
+    /// Its credentials with their values of now; replaced alone where a value is another one.
+    bound: ArcSwap<Bound>,
 }
 
 impl fmt::Debug for Session {
@@ -113,7 +117,7 @@ impl Session {
     }
     /// The secrets bound to this session. Replaced when the policy is; take it anew for each request.
     pub fn secrets(&self) -> Arc<SessionSecrets> {
-        self.live.load().secrets.clone()
+        self.live.load().bound.load().secrets.clone()
     }
     /// The keys by which its policy knows hosts over ssh.
     pub fn known_hosts(&self) -> Arc<[KnownHost]> {
@@ -307,6 +311,7 @@ impl Session {
     /// As the supervisor sees it.
     fn view(&self, ca_pem: &str) -> SessionView {
         let live = self.live.load();
+        let bound = live.bound.load();
         let credentials = live.policy.as_ref().map(Policy::credentials).unwrap_or_default();
         let credentials = credentials
             .iter()
@@ -318,29 +323,24 @@ impl Session {
             ca_pem: ca_pem.to_owned(),
             ssh_host_key: String::new(),
             credentials: credentials.collect(),
-            warnings: live.warnings.clone(),
+            warnings: [bound.warnings.as_slice(), &live.warnings].concat(),
             broken: live.policy.as_ref().err().cloned().unwrap_or_default(),
         }
     }
 }
 
 impl Live {
-    fn new(
-        spec: &SessionSpec,
-        policy: Result<Policy, Vec<Problem>>,
-        secrets: SessionSecrets,
-        mut warnings: Vec<String>,
-    ) -> Self {
+    fn new(spec: &SessionSpec, policy: Result<Policy, Vec<Problem>>, bound: Bound) -> Self {
         let found = policy.as_ref().map(Policy::warnings).unwrap_or_default();
-        warnings.extend(found.iter().map(ToString::to_string));
+        let warnings = found.iter().map(ToString::to_string).collect();
         Self {
             who: Arc::new(spec.who.clone()),
             hosts: Arc::new(spec.hosts.clone()),
             upstream_roots_pem: spec.upstream_roots_pem.as_str().into(),
             upstream_roots_hash: Sha256::digest(&spec.upstream_roots_pem).into(),
             policy,
-            secrets: Arc::new(secrets),
             warnings,
+            bound: ArcSwap::from_pointee(bound),
         }
     }
 

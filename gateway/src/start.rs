@@ -2,10 +2,12 @@
 mod fault;
 mod hold;
 mod roots;
+mod sources;
 
 pub use fault::StartError;
 pub use hold::{hold, prepare, tell_running};
 pub use roots::RootFiles;
+pub use sources::SourcesFile;
 
 use crate::audit::Sink;
 use crate::control::{self, Control, handover};
@@ -15,6 +17,7 @@ use crate::downstream::wanted::{self, Wanted};
 use crate::limits::Limits;
 use crate::names::resolve::Resolver;
 use crate::names::server::NameServer;
+use crate::secret::live::Keeper;
 use crate::secret::source::Variables;
 use crate::secret::{SecretStore, Sources};
 use crate::session::Sessions;
@@ -25,6 +28,7 @@ use crate::tls::authorities::Authorities;
 use crate::upstream::{Outlet, Parent, ParentSpec, Roots, trusting};
 use crate::{Assembly, AssemblyError, Gateway};
 use serde::Serialize;
+use sources::FetchedFrom;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -38,6 +42,9 @@ use tokio_util::sync::CancellationToken;
 pub const CA: &str = "ca";
 /// How often the files of standing policies are looked at.
 const WATCH: Duration = Duration::from_secs(1);
+
+/// For giving leases back at the end.
+const GIVING_BACK: Duration = Duration::from_secs(3);
 
 /// How to serve.
 #[derive(Debug)]
@@ -68,6 +75,8 @@ pub struct Serve {
     pub dns: Vec<NameServer>,
     /// Variables that bindings may name.
     pub variables: Variables,
+    /// The file that names services secrets are fetched from.
+    pub sources: SourcesFile,
 }
 
 /// The line on standard output that says that every socket listens.
@@ -86,6 +95,7 @@ struct Ready<'a> {
 
 /// Everything that listens, and what it works on.
 struct Parts {
+    fetched: (Arc<FetchedFrom>, Arc<Keeper>),
     gateway: Gateway,
     sessions: Arc<Sessions>,
     authorities: Arc<Authorities>,
@@ -141,6 +151,7 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
     let gateway = parts.gateway.clone();
     tasks.spawn(async move { gateway.run().await });
     tasks.spawn(watch_policies(parts.standing.clone(), stop.clone()));
+    tasks.spawn(parts.sessions.clone().watch_values(stop.clone()));
     print_ready(&Ready {
         ready: true,
         pid: std::process::id(),
@@ -156,7 +167,7 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = reload.recv() => {
-                refresh(parts.sessions.clone(), parts.authorities.clone());
+                refresh(parts.sessions.clone(), parts.authorities.clone(), parts.fetched.clone());
                 reload_roots(parts.gateway.clone(), upstream_roots.clone());
                 tokio::spawn(reload_policies(parts.standing.clone()));
             }
@@ -166,6 +177,12 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
     stop.cancel();
     parts.gateway.drain().await;
     tasks.join_all().await;
+    if tokio::time::timeout(GIVING_BACK, parts.fetched.1.close())
+        .await
+        .is_err()
+    {
+        tracing::warn!("not all leases were given back; the next start tries again");
+    }
     if let Err(error) = parts.sink.flush().await {
         tracing::error!(%error, "the last audit records may be missing");
     }
@@ -181,7 +198,12 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
     let authorities = Arc::new(Authorities::open(&state.join(CA), &serve.ca_permitted)?);
     let ssh_host_key = Arc::new(HostKey::open(state)?);
     let store = Arc::new(SecretStore::open(state)?);
-    let sources = Sources::new(store.clone(), serve.variables, state.join("secret-files"));
+    let limits = Limits::default();
+    let variables = serve.variables;
+    let (fetched_from, secrets) =
+        FetchedFrom::open(state, &serve.sources, store.clone(), variables.clone(), &limits)?;
+    let sources =
+        Sources::new(store.clone(), variables, state.join("secret-files")).fetching(secrets.clone());
     let sink = Sink::open(state)?;
     let kept = standing::Kept::open(state)?;
     let sessions = Sessions::open_under(kept.layers(), state, Arc::new(sources), sink.clone())?;
@@ -225,7 +247,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
             own: own_addresses(metrics_listener.as_ref())?,
             ..wanted::open(proxy, serve.wanted)?
         },
-        limits: Limits::default(),
+        limits,
     })?;
     let metrics = gateway.metrics().clone();
     let standing = Standing::start(kept, sessions.clone(), sink.clone(), metrics.clone()).await?;
@@ -242,6 +264,7 @@ async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Par
         stop,
     };
     Ok(Parts {
+        fetched: (Arc::new(fetched_from), secrets),
         gateway,
         sessions,
         authorities,
@@ -260,8 +283,19 @@ fn own_addresses(metrics: Option<&TcpListener>) -> io::Result<Vec<SocketAddr>> {
 }
 
 /// Reads all values anew, beside the serving.
-fn refresh(sessions: Arc<Sessions>, authorities: Arc<Authorities>) {
+fn refresh(
+    sessions: Arc<Sessions>,
+    authorities: Arc<Authorities>,
+    (fetched_from, secrets): (Arc<FetchedFrom>, Arc<Keeper>),
+) {
     tokio::task::spawn_blocking(move || {
+        match fetched_from.reload(&secrets) {
+            Ok(true) => tracing::info!("the services that secrets are fetched from were read anew"),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!(%error, kept = "those before stay in use", "the services that secrets are fetched from were not read anew")
+            }
+        }
         match sessions.refresh_secrets() {
             Ok(()) => tracing::info!("all values were read anew"),
             Err(error) => tracing::error!(%error, "values were not read anew"),

@@ -3,7 +3,6 @@ use crate::check;
 use crate::document::{DefaultPart, TestPart};
 use crate::host_index::HostIndex;
 use crate::layer::Layers;
-use crate::leaks::Leaks;
 use crate::rule::Rule;
 use crate::{Credential, KnownHost, Layer, Problem};
 use std::sync::Arc;
@@ -67,8 +66,6 @@ pub(crate) struct LayerPlan {
     pub(crate) default: DefaultPart,
     /// What it refuses is told, and let pass.
     pub(crate) observe: bool,
-    /// What it says of secrets in whatever is allowed.
-    pub(crate) leaks: Leaks,
     /// The layers below that may allow what no rule here names.
     pub(crate) reach: Layers,
 }
@@ -80,7 +77,6 @@ impl LayerPlan {
             layer: Layer::Run,
             default: DefaultPart::Deny,
             observe: false,
-            leaks: Leaks::default(),
             reach: Layers::default(),
         }
     }

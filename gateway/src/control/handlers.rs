@@ -139,6 +139,7 @@ pub(super) async fn put_session(
     let spec: SessionSpec = read(body)?;
     let (sessions, own) = (control.sessions.clone(), id.clone());
     off_thread(move || Ok(sessions.put(&own, spec)?)).await?;
+    control.sessions.settled(&id).await;
     control.sessions.record_facts(&id).await?;
     off_thread(move || Ok(Json(view(&control, &id)?))).await
 }

@@ -266,7 +266,8 @@ pub struct AuditRecord {
     pub session: String,
     /// Who, as vouched for.
     pub user: String,
-    /// `connect`, `http`, `websocket`, `dns`, `tcp`, `ssh`, `tls`, `postgres`, `access`, `session`, `policy`, `handshake`.
+    /// `connect`, `http`, `websocket`, `dns`, `tcp`, `ssh`, `tls`, `postgres`, `access`, `session`, `policy`, `handshake`,
+    /// `secret` (a fetched one that can be had no more, or again).
     pub kind: String,
     /// Host as decided on.
     pub host: String,

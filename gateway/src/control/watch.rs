@@ -38,6 +38,13 @@ async fn ready(State(control): State<Control>) -> (StatusCode, Json<Readiness>) 
     if !control.sink.healthy() {
         faults.push("the audit log cannot be written, so nothing passes".to_owned());
     }
+    faults.extend(
+        control
+            .sessions
+            .fetched()
+            .into_iter()
+            .flat_map(|keeper| keeper.faults()),
+    );
     let closed = control.standing.view().closed.len();
     if closed > 0 {
         faults.push(format!(
@@ -56,7 +63,11 @@ async fn metrics(State(control): State<Control>) -> Answer<Response> {
     let sessions = control.sessions.list().len();
     let text = control
         .metrics
-        .render(&control.standing.view(), sessions)
+        .render(
+            &control.standing.view(),
+            sessions,
+            control.sessions.fetched().map(|keeper| keeper.counts()),
+        )
         .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the gateway failed", error))?;
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
 }

@@ -4,14 +4,13 @@
 //! what the next one demands, or ends the exchange with a `Stop`, which becomes an answer and a record. The handshake of a
 //! WebSocket goes the same way; what follows it is told in `websocket.rs`.
 use super::client::Client;
-use super::cut::{Cut, RequestFate};
 use super::deciding::{self, Allowed};
 use super::head::{self, HeadFault};
 use super::pace::Pace;
 use super::refusal::mark_upstream_error;
 use super::signing::{self, Signed};
 use super::stop::Stop;
-use super::track::{AnswerBody, RequestBody};
+use super::track::{AnswerBody, Cut, RequestBody, RequestFate};
 use super::upgrade::{self, Asked};
 use super::upload::Upload;
 use super::websocket::extension::Terms;
@@ -182,8 +181,7 @@ fn prepare(
     let guard = match body.is_end_stream() {
         true => None,
         false => {
-            let known = (&*outbound.used, shared.limits.unknown_secrets);
-            outgoing::guard(&mut parts.headers, &secrets, &permit, known).map_err(Stop::Unread)?
+            outgoing::guard(&mut parts.headers, &secrets, &permit, &outbound.used).map_err(Stop::Unread)?
         }
     };
     ledger.used(outbound.used);

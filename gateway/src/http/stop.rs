@@ -104,6 +104,15 @@ impl Stop {
                     )
                 }
             }
+            Self::Leak(leak) if leak.retry_after_s.is_some() => Problem {
+                retry_after_s: leak.retry_after_s,
+                ..of(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "a credential has no value at the moment",
+                    "proxy_internal_error",
+                    leak.sentence.clone(),
+                )
+            },
             Self::Leak(leak) => of(
                 StatusCode::FORBIDDEN,
                 "a credential must not go there",

@@ -1,5 +1,4 @@
 //! Bodies on their way: counted, guarded, timed, and their end written down.
-use super::cut::{Cut, RequestFate};
 use super::outgoing::OutgoingGuard;
 use super::trailers;
 use super::waiting::{Due, IdleTimer};
@@ -7,12 +6,14 @@ use crate::ledger::{Ledger, Traffic};
 use crate::payload::Fault;
 use crate::secret::{Leak, SessionSecrets};
 use crate::session::brake::Brake;
+use crate::session::exceeded::Exceeded;
 use crate::session::quota::Pass;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
+use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -26,12 +27,44 @@ const RECORD_DUE: Duration = Duration::from_secs(1);
 #[error("{0} idle")]
 pub struct Idle(pub &'static str);
 
+/// What stopped a request's body on its way.
+#[derive(Debug, Clone)]
+pub enum Cut {
+    /// A credential was about to go where it must not.
+    Leak(Leak),
+    /// More than a rule lets pass.
+    Limit(Exceeded),
+    /// A field stands in the trailers that must not.
+    Trailer(String),
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Leak(leak) => leak.fmt(f),
+            Self::Limit(exceeded) => exceeded.fmt(f),
+            Self::Trailer(name) => write!(f, "`{name}` must not stand in the trailers of a request"),
+        }
+    }
+}
+
+impl std::error::Error for Cut {}
+
+/// What a request's body met on its way; shared with the exchange.
+#[derive(Debug, Clone, Default)]
+pub struct RequestFate(Arc<OnceLock<Cut>>);
+
+impl RequestFate {
+    /// What stopped the body, if something did.
+    pub fn cut(&self) -> Option<&Cut> {
+        self.0.get()
+    }
+}
+
 /// A request's body: the guard looks at each piece before it is let go.
 pub struct RequestBody<B> {
     inner: Pin<Box<B>>,
     guard: Option<OutgoingGuard>,
-    /// Bytes to come, where the length is known.
-    left: Option<u64>,
     pass: Option<Arc<Pass>>,
     brake: Brake,
     fate: RequestFate,
@@ -59,7 +92,6 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
             false => SizeHint::default(),
         };
         let body = Self {
-            left: inner.size_hint().exact(),
             inner: Box::pin(inner),
             guard,
             pass: None,
@@ -111,34 +143,6 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
         }
     }
 
-    /// Looks at a piece: whether it goes on as it is, else what of it goes on is in `out`. Where it is the last one nobody asks for the
-    /// end any more, so it is seen to here, before the piece goes on.
-    fn see(&mut self, piece: &[u8], out: &mut BytesMut) -> Result<bool, Leak> {
-        let Some(guard) = &mut self.guard else {
-            return Ok(true);
-        };
-        let as_it_is = guard.passes(piece);
-        if !as_it_is {
-            let seen = guard.push(piece, out);
-            self.traffic.used(guard.put_in());
-            seen?;
-        }
-        if self.left == Some(0) {
-            self.see_end(out)?;
-        }
-        Ok(as_it_is)
-    }
-
-    fn see_end(&mut self, out: &mut BytesMut) -> Result<(), Leak> {
-        let Some(mut guard) = self.guard.take() else {
-            return Ok(());
-        };
-        let finished = guard.finish(out);
-        self.traffic.used(guard.put_in());
-        self.traffic.remark(guard.remarks());
-        finished
-    }
-
     fn let_go(&mut self, piece: Bytes) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         if let Some(Err(exceeded)) = self.pass.as_ref().map(|pass| pass.send(piece.len())) {
             return self.stop(Cut::Limit(exceeded));
@@ -155,7 +159,8 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
     fn stop(&mut self, cut: Cut) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         self.finish();
         self.traffic.remark([cut.to_string()]);
-        self.fate.stop(cut.clone());
+        // The first is the one that counts.
+        let _first = self.fate.0.set(cut.clone());
         Poll::Ready(Some(Err(cut.into())))
     }
 
@@ -204,21 +209,30 @@ where
                     return Poll::Ready(Some(Err(error.into())));
                 }
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(piece) => {
-                        this.left = this.left.map(|left| left.saturating_sub(piece.len() as u64));
-                        match this.see(&piece, &mut out) {
-                            Ok(true) => return this.let_go(piece),
-                            Ok(false) if out.is_empty() && this.guard.is_some() => continue,
-                            Ok(false) => return this.let_go(out.freeze()),
-                            Err(leak) => return this.stop(Cut::Leak(leak)),
+                    Ok(piece) => match &mut this.guard {
+                        None => return this.let_go(piece),
+                        Some(guard) if guard.passes(&piece) => return this.let_go(piece),
+                        Some(guard) => {
+                            let seen = guard.push(&piece, &mut out);
+                            this.traffic.used(guard.put_in());
+                            match seen {
+                                Ok(()) if out.is_empty() => continue,
+                                Ok(()) => return this.let_go(out.freeze()),
+                                Err(leak) => return this.stop(Cut::Leak(leak)),
+                            }
                         }
-                    }
+                    },
                     Err(trailers) => Some(trailers),
                 },
                 None => None,
             };
-            if let Err(leak) = this.see_end(&mut out) {
-                return this.stop(Cut::Leak(leak));
+            if let Some(mut guard) = this.guard.take() {
+                let finished = guard.finish(&mut out);
+                this.traffic.used(guard.put_in());
+                this.traffic.remark(guard.remarks());
+                if let Err(leak) = finished {
+                    return this.stop(Cut::Leak(leak));
+                }
             }
             if let Some(Err(cut)) = end.as_ref().map(|end| this.look_at(end)) {
                 return this.stop(cut);

@@ -45,22 +45,20 @@ pub fn guard(trailers: &HeaderMap, secrets: &SessionSecrets) -> Result<(), Leak>
         return Ok(());
     };
     let mut seen = BytesMut::new();
-    for (name, value) in trailers {
-        for text in [name.as_str().as_bytes(), value.as_bytes()] {
-            guard.push(text, &mut seen)?;
-            guard.push(b"\n", &mut seen)?;
-        }
+    for value in trailers.values() {
+        guard.push(value.as_bytes(), &mut seen)?;
+        guard.push(b"\n", &mut seen)?;
     }
     guard.finish(&mut seen)?;
     match guard.placeholders_seen().first() {
         None => Ok(()),
-        Some(name) => Err(Leak {
-            credential: name.clone(),
-            sentence: format!(
+        Some(name) => Err(Leak::new(
+            name,
+            format!(
                 "the placeholder of credential `{name}` stands in a trailer, where it cannot be replaced; send it in the place it \
                  is bound to"
             ),
-        }),
+        )),
     }
 }
 

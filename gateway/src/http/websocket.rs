@@ -120,8 +120,7 @@ fn ways(
     let traffic = ledger.traffic();
     let relay = |from, coding| {
         let session = ground.session.clone();
-        let terms = (ground.permit.clone(), ground.shared.limits.unknown_secrets);
-        let sight = Sight::new(Box::new(move || session.secrets()), from, terms, traffic.clone());
+        let sight = Sight::new(Box::new(move || session.secrets()), from, traffic.clone());
         Relay::new(from, coding, sight, ground.shared.limits.websocket_message)
     };
     let upstream = Counted::new(TokioIo::new(upstream), traffic.clone(), ground.pass.clone());

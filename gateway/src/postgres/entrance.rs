@@ -45,9 +45,7 @@ pub(super) async fn admit(client: &mut Stream, log_ins: Vec<LogIn>) -> Result<Ch
     let chosen = chosen
         .and_then(|at| log_ins.into_iter().nth(at))
         .ok_or(Stop::Password)?;
-    let Some(password) = chosen.password else {
-        return Err(Stop::Unbound(chosen.name));
-    };
+    let password = chosen.password.map_err(Stop::Unbound)?;
     let last = authentication(SASL_FINAL, proved.server_final.as_bytes());
     wire::write(client, &last).await.map_err(lost)?;
     Ok(Chosen {

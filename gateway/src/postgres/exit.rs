@@ -7,7 +7,7 @@ use super::stop::Stop;
 use super::wire;
 use crate::Shared;
 use crate::secret::SessionSecrets;
-use crate::secret::log_in::{Binding, Password, Scram};
+use crate::secret::log_in::{Binding, Password, Role, Scram};
 use crate::session::Session;
 use crate::stream::Stream;
 use crate::upstream::{Dialled, UpstreamFault};
@@ -86,11 +86,15 @@ pub(super) async fn reach(
 pub(super) async fn log_in(
     reached: &mut Reached,
     start_up: &StartUp,
-    chosen: Option<Chosen>,
+    (chosen, role): (Option<Chosen>, Option<&Role>),
     secrets: &SessionSecrets,
 ) -> Result<Option<String>, Stop> {
     let (stream, end_point) = (&mut reached.stream, reached.end_point.as_deref());
-    send(stream, &start_up.written()).await?;
+    let written = start_up.written();
+    match role {
+        Some(role) => send(stream, &role.in_start_up(&written)).await?,
+        None => send(stream, &written).await?,
+    }
     let mut used = None;
     let mut chosen = chosen;
     for _ in 0..NOTICES {
@@ -129,7 +133,7 @@ pub(super) async fn log_in(
             }
             (5, salt) => {
                 let salt = salt.try_into().map_err(|_| unexpected(b'R'))?;
-                let hash = password.postgres_md5(&start_up.user, salt);
+                let hash = password.postgres_md5(&start_up.user, role, salt);
                 send(stream, &message(b'p', &[hash.as_bytes(), b"\0"].concat())).await?;
             }
             (10, mechanisms) => {

@@ -129,7 +129,7 @@ mod tests {
             places: Vec::new(),
             placeholders: vec![PLACEHOLDER.into()],
             value: Some(Arc::new(Value::new(SECRET.into()))),
-            old_values: Vec::new(),
+            ..Binding::default()
         };
         SessionSecrets::new(vec![binding]).unwrap()
     }

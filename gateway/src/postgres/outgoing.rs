@@ -156,7 +156,7 @@ mod tests {
             places: Vec::new(),
             placeholders: vec!["q7adexYbbuz1fo".into()],
             value: Some(Arc::new(Value::new(SECRET.into()))),
-            old_values: Vec::new(),
+            ..Binding::default()
         };
         Outgoing::new(&SessionSecrets::new(vec![binding]).unwrap(), Arc::default())
     }

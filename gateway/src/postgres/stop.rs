@@ -4,7 +4,7 @@ use super::scram::ScramFault;
 use crate::audit::HELD_BACK;
 use crate::control::types::Verdict;
 use crate::lasting::Over;
-use crate::secret::Leak;
+use crate::secret::{Absence, Leak};
 use crate::session::exceeded::{Bound, Exceeded};
 use crate::upstream::UpstreamFault;
 use sallyport_policy::{Refusal, Remedy};
@@ -31,7 +31,7 @@ pub(super) enum Stop {
     /// The password is none of the placeholders.
     Password,
     /// A credential that may log in has no value.
-    Unbound(String),
+    Unbound(Absence),
     /// The upstream cannot be reached, or not safely.
     Upstream(UpstreamFault),
     /// The upstream will not speak encrypted, and its address is a public one.
@@ -128,6 +128,10 @@ impl Stop {
             Self::Client(_) => "08P01",
             Self::Slow(_) => "57014",
             Self::Password => "28P01",
+            Self::Unbound(Absence {
+                retry_after_s: Some(_),
+                ..
+            }) => "57P03",
             Self::Undecided(_) | Self::Unbound(_) => "28000",
             Self::Upstream(UpstreamFault::Address(_)) | Self::Plain => "42501",
             Self::Upstream(_) => "08001",
@@ -147,9 +151,7 @@ impl Stop {
             Self::Password => {
                 "the password is not the placeholder of a credential that may be used here".into()
             }
-            Self::Unbound(name) => {
-                format!("credential `{name}` has no value, so that nobody can log in with it")
-            }
+            Self::Unbound(absence) => absence.sentence.clone(),
             Self::Upstream(fault) => fault.to_string(),
             Self::Plain => format!(
                 "`{host}` does not speak TLS, and a log-in goes unencrypted to private addresses alone"
@@ -172,7 +174,11 @@ impl Stop {
             Self::Password => {
                 "Log in with the placeholder that stands in the environment; the gateway puts the real password in its place."
             }
-            Self::Unbound(_) => "The operator sets it with `secret set`.",
+            Self::Unbound(Absence {
+                retry_after_s: Some(_),
+                ..
+            }) => "Try again in a moment.",
+            Self::Unbound(_) => "The operator sets it with `secret set`, or mends its source.",
             Self::Plain => "Turn TLS on at the server.",
             Self::Upstream(UpstreamFault::Certificate(_)) => {
                 "The operator adds the server's authority to the gateway, or to the environment of the run."

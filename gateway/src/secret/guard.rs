@@ -1,16 +1,14 @@
 //! The guard over outgoing bodies: a real value never leaves in one.
 use super::both::Both;
 use super::leak::Leak;
-use super::scanner::{Pattern, Window};
-use super::shapes::Watch;
-use super::{Binding, SessionSecrets};
+use super::scanner::{Scanner, Window};
 use bytes::BytesMut;
-use sallyport_policy::{OnPlaceholder, OnUnknown, Permit};
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
 /// Looks for real values in an outgoing body; the stream must be cut at the first `Leak`, before the piece is sent.
-/// Placeholders pass unchanged, since they are worthless there, and are noted. A permit may say something else of each.
+/// Placeholders pass unchanged, since they are worthless there, and are noted.
 pub struct BodyGuard {
     values: Option<Window>,
     placeholders: Option<Window>,
@@ -18,19 +16,6 @@ pub struct BodyGuard {
     both: Option<Arc<Both>>,
     names: Arc<[String]>,
     seen: Vec<String>,
-    /// What a permit says.
-    terms: Terms,
-}
-
-/// What a permit says of what is found; nothing where there is no permit.
-#[derive(Default)]
-struct Terms {
-    /// A value becomes its placeholder.
-    redacts: bool,
-    redacted: Vec<String>,
-    /// Credentials, by number, whose placeholder must not pass.
-    barred: Vec<usize>,
-    unknown: Option<(OnUnknown, Watch)>,
 }
 
 impl fmt::Debug for BodyGuard {
@@ -41,61 +26,24 @@ impl fmt::Debug for BodyGuard {
     }
 }
 
-impl SessionSecrets {
-    /// A streaming guard for one outgoing body, or none where there is nothing to look for.
-    pub fn body_guard(&self) -> Option<BodyGuard> {
-        let nothing = self.values.is_none() && self.placeholders.is_none();
-        (!nothing).then(|| self.guard(Terms::default()))
-    }
-
-    /// The same under a permit. Unknown secrets are looked for in the first `bound` bytes.
-    pub fn body_guard_under(&self, permit: &Permit, bound: usize) -> Option<BodyGuard> {
-        let leaks = permit.leaks();
-        if leaks.is_silent() {
-            return self.body_guard();
-        }
-        let barred =
-            |(number, binding): (usize, &Binding)| (!permit.carries(&binding.name)).then_some(number);
-        Some(
-            self.guard(Terms {
-                redacts: leaks.redacts(),
-                redacted: Vec::new(),
-                barred: match leaks.placeholders {
-                    Some(OnPlaceholder::Refuse) => {
-                        self.bindings.iter().enumerate().filter_map(barred).collect()
-                    }
-                    _ => Vec::new(),
-                },
-                unknown: leaks
-                    .unknown
-                    .map(|word| (word, Watch::new(self.placeholders.clone(), bound))),
-            }),
-        )
-    }
-
-    fn guard(&self, terms: Terms) -> BodyGuard {
-        BodyGuard {
-            both: self.both.clone(),
-            values: self.values.clone().map(Window::new),
-            placeholders: self.placeholders.clone().map(Window::new),
-            names: self.names.clone(),
-            seen: Vec::new(),
-            terms,
-        }
-    }
-}
-
 impl BodyGuard {
-    /// Whether what passes may differ from what came; its length is the same.
-    pub fn changes(&self) -> bool {
-        self.terms.redacts && self.values.is_some()
+    /// `both` of the two scanners, where there are two.
+    pub(super) fn new(
+        [values, placeholders]: [Option<Arc<Scanner>>; 2],
+        both: Option<Arc<Both>>,
+        names: Arc<[String]>,
+    ) -> Self {
+        Self {
+            both,
+            values: values.map(Window::new),
+            placeholders: placeholders.map(Window::new),
+            names,
+            seen: Vec::new(),
+        }
     }
 
     /// Whether the next piece passes as it is; it need not be pushed then.
     pub fn passes(&self, piece: &[u8]) -> bool {
-        if self.terms.unknown.is_some() {
-            return false;
-        }
         let mut windows = [&self.values, &self.placeholders].into_iter().flatten();
         match &self.both {
             Some(both) => windows.all(Window::is_idle) && both.passes(piece),
@@ -105,10 +53,10 @@ impl BodyGuard {
 
     /// Looks at a piece and appends to `out` what may be sent; the rest is held back until the next call.
     pub fn push(&mut self, piece: &[u8], out: &mut BytesMut) -> Result<(), Leak> {
-        self.look(Some(piece))?;
-        let (names, terms) = (&self.names, &mut self.terms);
+        self.look(Some(piece));
+        let names = &self.names;
         match &mut self.values {
-            Some(window) => window.push(piece, out, &mut |pattern| terms.meet(pattern, names)),
+            Some(window) => window.push(piece, out, &mut |pattern| Err(leak(&names[pattern.owner]))),
             None => {
                 out.extend_from_slice(piece);
                 Ok(())
@@ -118,10 +66,10 @@ impl BodyGuard {
 
     /// The end of the stream.
     pub fn finish(&mut self, out: &mut BytesMut) -> Result<(), Leak> {
-        self.look(None)?;
-        let (names, terms) = (&self.names, &mut self.terms);
+        self.look(None);
+        let names = &self.names;
         match &mut self.values {
-            Some(window) => window.finish(out, &mut |pattern| terms.meet(pattern, names)),
+            Some(window) => window.finish(out, &mut |pattern| Err(leak(&names[pattern.owner]))),
             None => Ok(()),
         }
     }
@@ -131,58 +79,31 @@ impl BodyGuard {
         &self.seen
     }
 
-    /// Things worth a note in the log of what passed in `place`; placeholders of `used` were replaced there.
-    pub fn remarks(&self, place: &str, used: &[String]) -> Vec<String> {
-        let seen = self.seen.iter().filter(|name| !used.contains(name));
-        let seen =
-            seen.map(|name| format!("placeholder of credential `{name}` in {place}, passed unchanged"));
-        let redacted = self.terms.redacted.iter();
-        let redacted =
-            redacted.map(|name| format!("value of credential `{name}` in {place}, its placeholder was sent"));
-        let unknown = self.terms.unknown.iter().flat_map(|(_, watch)| watch.found());
-        let unknown = unknown.map(|id| format!("what looks like a secret (`{id}`) in {place}, passed"));
-        seen.chain(redacted).chain(unknown).collect()
-    }
-
-    fn look(&mut self, piece: Option<&[u8]>) -> Result<(), Leak> {
-        if let (Some((word, watch)), Some(piece)) = (&mut self.terms.unknown, piece) {
-            watch.look(piece);
-            if let (OnUnknown::Refuse, Some(id)) = (word, watch.found().first()) {
-                return Err(Leak::unknown(id, "the body"));
-            }
-        }
+    fn look(&mut self, piece: Option<&[u8]>) {
         let Some(window) = &mut self.placeholders else {
-            return Ok(());
+            return;
         };
-        let (names, seen, barred) = (&self.names, &mut self.seen, &self.terms.barred);
-        let mut note = |pattern: &Pattern| {
+        let (names, seen) = (&self.names, &mut self.seen);
+        let mut note = |pattern: &super::scanner::Pattern| {
             let name = &names[pattern.owner];
-            if barred.contains(&pattern.owner) {
-                return Err(Leak::barred(name, "the body"));
-            }
             if !seen.contains(name) {
                 seen.push(name.clone());
             }
-            Ok(())
+            Ok::<(), Infallible>(())
         };
         let mut passed = BytesMut::new();
-        match piece {
+        let Ok(()) = match piece {
             Some(piece) => window.push(piece, &mut passed, &mut note),
             None => window.finish(&mut passed, &mut note),
-        }
+        };
     }
 }
 
-impl Terms {
-    /// A value was found: it is replaced, or nothing may pass.
-    fn meet(&mut self, pattern: &Pattern, names: &[String]) -> Result<(), Leak> {
-        let name = &names[pattern.owner];
-        if !self.redacts {
-            return Err(Leak::value(name, "the body"));
-        }
-        if !self.redacted.contains(name) {
-            self.redacted.push(name.clone());
-        }
-        Ok(())
-    }
+fn leak(name: &str) -> Leak {
+    Leak::new(
+        name,
+        format!(
+            "the value of credential `{name}` itself stands in the body; send its placeholder in the place it is bound to"
+        ),
+    )
 }

@@ -354,10 +354,10 @@ fn sealed(text: &str) -> Result<HeaderValue, &'static str> {
 }
 
 fn leak(credential: &str, why: &str) -> Leak {
-    Leak {
-        credential: credential.to_owned(),
-        sentence: format!("the AWS signature by credential `{credential}` cannot be made anew: {why}"),
-    }
+    Leak::new(
+        credential,
+        format!("the AWS signature by credential `{credential}` cannot be made anew: {why}"),
+    )
 }
 
 #[cfg(test)]

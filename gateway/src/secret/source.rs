@@ -1,15 +1,18 @@
-//! Where values come from: the encrypted store, the gateway's own environment, files.
+//! Where values come from: the encrypted store, the gateway's own environment, files, and what is fetched (see [`live`](super::live)).
 //!
 //! A policy is written by people who may launch runs, so that what a binding may name is narrow: variables whose name
 //! begins with `SALLYPORT_SECRET_`, and regular files below one folder (`secret-files` in the state directory), never
 //! the gateway's other variables and files.
+use super::live::{self, Given, Keeper, Terms, Unread, Until};
 use super::{LONGEST_VALUE, SecretStore, Value};
-use sallyport_policy::Source as Named;
+use sallyport_policy::{Source as Named, Who};
 use std::collections::HashMap;
 use std::fmt;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// Beginning of the names of variables that a binding may name.
@@ -27,6 +30,28 @@ pub enum SourceError {
     /// It cannot be read.
     #[error("{0}")]
     Unreadable(String),
+    /// It is being fetched for the first time.
+    #[error("it is being fetched")]
+    Pending,
+    /// It is fetched, and cannot be had at the moment.
+    #[error("{sentence}")]
+    Unavailable {
+        /// Why.
+        sentence: String,
+        /// When it is asked for again.
+        again: Duration,
+    },
+}
+
+impl From<Unread> for SourceError {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Pending => Self::Pending,
+            Unread::Missing(sentence) => Self::Missing(sentence),
+            Unread::NotAllowed(sentence) => Self::NotAllowed(sentence),
+            Unread::Unavailable { sentence, again } => Self::Unavailable { sentence, again },
+        }
+    }
 }
 
 /// Gives values by name.
@@ -40,6 +65,8 @@ pub struct Sources {
     store: Arc<SecretStore>,
     variables: Variables,
     files: Files,
+    keeper: Option<Arc<Keeper>>,
+    terms: Terms,
 }
 
 impl fmt::Debug for Sources {
@@ -50,8 +77,9 @@ impl fmt::Debug for Sources {
     }
 }
 
-/// The variables of the gateway's environment that may be used, read once at start.
-pub struct Variables(HashMap<String, Value>);
+/// The variables of the gateway's environment that may be used, read once at start. Clones share them.
+#[derive(Clone)]
+pub struct Variables(Arc<HashMap<String, Value>>);
 
 impl fmt::Debug for Variables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,12 +91,19 @@ impl Variables {
     /// Takes those with the right prefix out of an environment.
     pub fn from_environment(all: impl Iterator<Item = (String, String)>) -> Self {
         let ours = all.filter(|(name, _)| name.starts_with(VARIABLE_PREFIX));
-        Self(
-            ours.map(|(name, value)| (name, Value::new(value.into_bytes())))
-                .collect(),
-        )
+        let ours = ours.map(|(name, value)| (name, Value::new(value.into_bytes())));
+        Self(Arc::new(ours.collect()))
+    }
+
+    /// One of them.
+    pub(super) fn value(&self, name: &str) -> Option<Value> {
+        self.0.get(name).map(|value| Value::new(value.bytes().to_vec()))
     }
 }
+
+/// What tells one state of a file from another: when it was changed, its length, and which file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp(i64, i64, u64, u64);
 
 /// A folder of files with one value each.
 #[derive(Debug)]
@@ -83,28 +118,63 @@ impl Sources {
             store,
             variables,
             files: Files { folder: files },
+            keeper: None,
+            terms: Terms::default(),
         }
     }
 
-    /// The value that a binding's `from` names.
-    pub fn read(&self, from: &Named) -> Result<Value, SourceError> {
-        match from {
+    /// With what must be fetched; its limits are those of all values.
+    pub fn fetching(self, keeper: Arc<Keeper>) -> Self {
+        Self {
+            terms: keeper.terms().clone(),
+            keeper: Some(keeper),
+            ..self
+        }
+    }
+
+    /// The value that a binding's `from` names in a session of this person, as it is now. Never waits.
+    pub fn read(&self, (session, who): (&str, &Who), from: &Named) -> Result<Given, SourceError> {
+        if self
+            .keeper
+            .as_ref()
+            .is_some_and(|keeper| keeper.keeps_for_itself(from, &self.files.folder))
+        {
+            return Err(SourceError::NotAllowed(
+                "it is what the gateway itself logs in with, as `sources.yaml` says, and no policy may name it".to_owned(),
+            ));
+        }
+        let read = match from {
             Named::Store(name) => Source::read(&*self.store, name),
             Named::Env(name) => self.variables.read(name),
             Named::File(name) => self.files.read(name),
-            Named::Vault { path, .. } => Err(SourceError::NotAllowed(format!(
-                "this gateway has no Vault that `{path}` could be read from"
-            ))),
-            Named::GithubApp { app, .. } => Err(SourceError::NotAllowed(format!(
-                "this gateway has no GitHub App `{app}`"
-            ))),
-            Named::Oauth(name) => Err(SourceError::NotAllowed(format!(
-                "this gateway has no log-in `{name}` by OAuth"
-            ))),
-            Named::AwsSecret { name, .. } | Named::AwsParameter(name) => Err(SourceError::NotAllowed(
-                format!("this gateway has no AWS account that `{name}` could be read from"),
-            )),
-        }
+            fetched => {
+                return match &self.keeper {
+                    Some(keeper) => Ok(keeper.give(session, who, fetched)?),
+                    None => Err(SourceError::NotAllowed(live::absent(fetched))),
+                };
+            }
+        };
+        Ok(Given {
+            value: Arc::new(read?),
+            until: Until::default(),
+            trouble: None,
+        })
+    }
+
+    /// Who fetches, where the gateway has sources that must be.
+    pub fn keeper(&self) -> Option<&Arc<Keeper>> {
+        self.keeper.as_ref()
+    }
+
+    /// Limits that values obey.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// What a secret file looks like from outside; none where it cannot be looked at.
+    pub fn file_stamp(&self, name: &str) -> Option<Stamp> {
+        let about = std::fs::metadata(self.files.folder.join(name)).ok()?;
+        Some(Stamp(about.mtime(), about.mtime_nsec(), about.len(), about.ino()))
     }
 
     /// The store.
@@ -132,12 +202,11 @@ impl Source for Variables {
                 "variable `{name}` may not be used: its name must begin with `{VARIABLE_PREFIX}`"
             )));
         }
-        let value = self.0.get(name).ok_or_else(|| {
+        self.value(name).ok_or_else(|| {
             SourceError::Missing(format!(
                 "variable `{name}` is not set in the gateway's environment"
             ))
-        })?;
-        Ok(Value::new(value.bytes().to_vec()))
+        })
     }
 }
 
@@ -204,7 +273,14 @@ mod tests {
             .set("forge", Value::new(b"from the store".to_vec()))
             .unwrap();
         std::fs::write(folder.path().join("secret-files/token"), "from the file\r\n").unwrap();
-        let read = |from: Named| sources.read(&from).unwrap().bytes().to_vec();
+        let read = |from: Named| {
+            sources
+                .read(("run-1", &Who::default()), &from)
+                .unwrap()
+                .value
+                .bytes()
+                .to_vec()
+        };
         assert_eq!(read(Named::Store("forge".into())), b"from the store");
         assert_eq!(read(Named::Env("SALLYPORT_SECRET_A".into())), b"from the env");
         assert_eq!(read(Named::File("token".into())), b"from the file");
@@ -222,7 +298,7 @@ mod tests {
             Named::File("link".into()),
             Named::File(String::new()),
         ] {
-            let error = sources.read(&from).unwrap_err();
+            let error = sources.read(("run-1", &Who::default()), &from).unwrap_err();
             assert!(matches!(error, SourceError::NotAllowed(_)), "{from:?}: {error}");
         }
     }
@@ -232,16 +308,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let sources = sources(folder.path());
         let error = sources
-            .read(&Named::Store("forge".into()))
+            .read(("run-1", &Who::default()), &Named::Store("forge".into()))
             .unwrap_err()
             .to_string();
         assert!(error.contains("secret set forge"), "{error}");
         assert!(matches!(
-            sources.read(&Named::Env("SALLYPORT_SECRET_B".into())),
+            sources.read(
+                ("run-1", &Who::default()),
+                &Named::Env("SALLYPORT_SECRET_B".into())
+            ),
             Err(SourceError::Missing(_))
         ));
         assert!(matches!(
-            sources.read(&Named::File("no".into())),
+            sources.read(("run-1", &Who::default()), &Named::File("no".into())),
             Err(SourceError::Unreadable(_))
         ));
     }

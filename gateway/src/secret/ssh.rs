@@ -1,7 +1,7 @@
 //! Logging in over ssh: placeholder keys and passwords are recognised, the real ones are used here and never handed out.
 pub use super::ssh_key::NoKey;
 use super::ssh_key::{Key, RsaKey, SignFault};
-use super::{Binding, SessionSecrets, Value};
+use super::{Absence, Binding, SessionSecrets, Value};
 use russh::client::{Handle, Handler, KeyboardInteractiveAuthResponse};
 use russh::keys::key::safe_rng;
 use russh::keys::ssh_key::LineEnding;
@@ -18,6 +18,9 @@ pub enum LogInFault {
     /// The operator's: the credential has no value, or it is none for this place.
     #[error("the credential has no value that can be used")]
     NoValue,
+    /// The source's: there is no value now.
+    #[error("{}", .0.sentence)]
+    Absent(Absence),
     /// The operator's.
     #[error(transparent)]
     NoKey(#[from] NoKey),
@@ -87,10 +90,11 @@ impl SessionSecrets {
         let binding = self.bindings.iter().find(|binding| binding.name == name);
         let value = binding
             .filter(|binding| binding.places.contains(place))
-            .and_then(|binding| binding.value.as_ref())
-            .ok_or(LogInFault::NoValue)?;
+            .ok_or(LogInFault::NoValue)?
+            .usable()
+            .map_err(LogInFault::Absent)?;
         if *place == Place::SshKey {
-            return match Key::read(value)? {
+            return match Key::read(&value)? {
                 Key::Common(key) => {
                     let key = PrivateKeyWithHashAlg::new(Arc::from(key), None);
                     Ok(host.authenticate_publickey(user, key).await?.success())

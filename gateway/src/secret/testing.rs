@@ -15,10 +15,9 @@ pub(crate) fn bound(name: &str, value: &str) -> Binding {
     let text = placeholder::mint(&value).unwrap().unwrap().text;
     Binding {
         name: name.into(),
-        places: Vec::new(),
         placeholders: vec![text],
         value: Some(Arc::new(value)),
-        old_values: Vec::new(),
+        ..Binding::default()
     }
 }
 
@@ -35,18 +34,13 @@ pub(crate) fn permit(name: &str, place: &str) -> Permit {
         "version: 1\ncredentials: {{{name}: {{from: {{store: {name}}}, hosts: [bucket.test], in: [\"{place}\"]}}}}\n\
          rules: [{{id: all, to: {{host: bucket.test}}, use: [{name}], effect: allow}}]\n"
     );
-    permit_under(text, "bucket.test")
-}
-
-/// The right to `GET /` at a host under a policy.
-pub(crate) fn permit_under(policy: String, host: &str) -> Permit {
     let text = PolicyText {
         name: "test.yaml".into(),
-        text: policy,
+        text,
     };
     let question = Request {
         destination: Destination {
-            host: Host::parse(host).unwrap(),
+            host: Host::parse("bucket.test").unwrap(),
             port: 443,
         },
         moment: Moment::Http(HttpRequest {

@@ -1,104 +1,199 @@
 //! Binding: a policy's credentials with their values and placeholders.
+use crate::secret::live::{Given, Terms};
 use crate::secret::placeholder::{self, ENOUGH_BITS};
 use crate::secret::sigv4::keys;
+use crate::secret::source::SourceError;
 use crate::secret::ssh;
-use crate::secret::{Binding, LONGEST_VALUE, SHORTEST_VALUE, SessionSecrets, Sources, Value};
-use sallyport_policy::{Credential, Place};
+use crate::secret::{Absence, Binding, LONGEST_VALUE, Old, SHORTEST_VALUE, SessionSecrets, Sources, Value};
+use sallyport_policy::{Credential, Place, Who};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
-/// Values before the one in force that are still looked for.
-const OLD_VALUES: usize = 4;
+/// The shape of a placeholder for a value that nobody has seen yet.
+const UNSEEN: &[u8] = b"aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0a";
 
 /// Placeholders by credential's name; the first is the one shown.
 pub(super) type Placeholders = BTreeMap<String, Vec<String>>;
 
-/// A session's bindings, with the placeholders to keep and warnings for people.
+/// A session's credentials with their values, and warnings for people.
 pub(super) struct Bound {
-    pub(super) secrets: SessionSecrets,
-    pub(super) placeholders: Placeholders,
+    pub(super) secrets: Arc<SessionSecrets>,
     pub(super) warnings: Vec<String>,
 }
 
-/// Reads values and mints what placeholders are missing. What is missing or unfit is a warning: the session works without.
+/// Whose credentials are bound, and where values come from.
+pub(super) struct Ground<'a> {
+    session: &'a str,
+    who: Arc<Who>,
+    sources: &'a Sources,
+}
+
+impl<'a> Ground<'a> {
+    pub(super) fn of(session: &'a str, who: &Who, sources: &'a Sources) -> Self {
+        Self {
+            session,
+            who: Arc::new(who.clone()),
+            sources,
+        }
+    }
+
+    /// Has fetched what must be; it is bound when it is there.
+    pub(super) fn want(&self, credentials: &[Credential]) {
+        if let Some(keeper) = self.sources.keeper() {
+            keeper.want(self.session, &self.who, credentials);
+        }
+    }
+}
+
+/// Reads values and mints what placeholders are missing; the placeholders to keep come with it. What is missing or unfit is a warning:
+/// the session works without.
 pub(super) fn bind(
     credentials: &[Credential],
-    sources: &Sources,
+    ground: &Ground<'_>,
     mut placeholders: Placeholders,
     before: Option<&SessionSecrets>,
-) -> Result<Bound, String> {
+) -> Result<(Bound, Placeholders), String> {
     let mut warnings = Vec::new();
     let mut bindings = Vec::new();
+    let terms = ground.sources.terms();
     for credential in credentials {
         let texts = placeholders.entry(credential.name.clone()).or_default();
-        let value = match value(credential, sources, texts, &mut warnings) {
-            Ok(value) => Some(value),
-            Err(why) => {
-                warnings.push(format!("credential `{}` is not bound: {why}", credential.name));
-                None
+        let given = value(credential, ground, texts, &mut warnings);
+        let (given, absence) = match given {
+            Ok(given) => (Some(given), None),
+            Err(unbound) => {
+                warnings.push(format!(
+                    "credential `{}` is not bound: {}",
+                    credential.name, unbound.why
+                ));
+                (None, Some(unbound.absence(&credential.name)))
             }
         };
         let earlier = before.and_then(|before| find(before, &credential.name));
+        let value = given.as_ref().map(|given| given.value.clone());
         bindings.push(Binding {
             name: credential.name.clone(),
             places: credential.places.clone(),
             placeholders: texts.clone(),
-            old_values: old_values(earlier, value.as_ref()),
+            old_values: old_values(earlier, value.as_ref(), terms),
             value,
+            until: given.map(|given| given.until).unwrap_or_default(),
+            absence,
         });
     }
     placeholders.retain(|_, texts| !texts.is_empty());
-    bindings.extend(retired(credentials, &placeholders, before));
+    bindings.extend(retired(credentials, &placeholders, before, terms));
     warn_of_overlaps(&bindings, &mut warnings);
     let secrets = SessionSecrets::new(bindings).map_err(|error| error.to_string())?;
     warnings.extend(secrets.identity_faults().map(|(credential, why)| {
         format!("the client certificate of credential `{credential}` cannot be used: {why}")
     }));
-    Ok(Bound {
-        secrets,
-        placeholders,
+    let bound = Bound {
+        secrets: Arc::new(secrets),
         warnings,
-    })
+    };
+    Ok((bound, placeholders))
+}
+
+/// Why a credential has no value.
+struct Unbound {
+    why: String,
+    /// When it may have one.
+    again: Option<Duration>,
+}
+
+impl Unbound {
+    fn lasting(why: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
+            again: None,
+        }
+    }
+
+    fn absence(&self, name: &str) -> Absence {
+        Absence {
+            sentence: format!("credential `{name}` has no value at the moment: {}", self.why),
+            // At least a second: less cannot be said in the header.
+            retry_after_s: self.again.map(|again| again.as_secs().max(1)),
+        }
+    }
+}
+
+impl From<SourceError> for Unbound {
+    fn from(error: SourceError) -> Self {
+        let again = match &error {
+            SourceError::Unavailable { again, .. } => Some(*again),
+            SourceError::Pending => Some(Duration::from_secs(1)),
+            _ => None,
+        };
+        Self {
+            why: error.to_string(),
+            again,
+        }
+    }
 }
 
 /// The value, with a placeholder of its shape among `texts`.
 fn value(
     credential: &Credential,
-    sources: &Sources,
+    ground: &Ground<'_>,
     texts: &mut Vec<String>,
     warnings: &mut Vec<String>,
-) -> Result<Arc<Value>, String> {
-    let value = sources
-        .read(&credential.from)
-        .map_err(|error| error.to_string())?;
-    let name = &credential.name;
-    if value.len() < SHORTEST_VALUE {
-        return Err(format!(
-            "its value is shorter than {SHORTEST_VALUE} bytes and would be found by chance in ordinary traffic"
+) -> Result<Given, Unbound> {
+    let given = match ground
+        .sources
+        .read((ground.session, &ground.who), &credential.from)
+    {
+        Err(error @ SourceError::Unavailable { .. }) => {
+            stand_in_for_unseen(credential, texts)?;
+            return Err(error.into());
+        }
+        read => read?,
+    };
+    let (name, value) = (&credential.name, &given.value);
+    if let Some(trouble) = &given.trouble {
+        warnings.push(format!(
+            "credential `{name}` goes on with the value that it has: {trouble}"
         ));
     }
+    if value.len() < SHORTEST_VALUE {
+        return Err(Unbound::lasting(format!(
+            "its value is shorter than {SHORTEST_VALUE} bytes and would be found by chance in ordinary traffic"
+        )));
+    }
     if value.len() > LONGEST_VALUE {
-        return Err(format!("its value is longer than {LONGEST_VALUE} bytes"));
+        return Err(Unbound::lasting(format!(
+            "its value is longer than {LONGEST_VALUE} bytes"
+        )));
+    }
+    if value.is_common() {
+        return Err(Unbound::lasting(
+            "its value is a common word or one sign repeated, which stands in ordinary traffic by chance and is guessed at once; set a \
+             random one",
+        ));
     }
     // TLS shows it, the agent never sees it, and its lines stand in no header: nothing needs to stand for it.
     if credential.places == [Place::ClientCertificate] {
-        return Ok(Arc::new(value));
+        return Ok(given);
     }
     if credential.places.contains(&Place::AwsSigv4) {
-        access_keys(&value, texts)?;
-        return Ok(Arc::new(value));
+        access_keys(value, texts).map_err(Unbound::lasting)?;
+        return Ok(given);
     }
     if credential.places.contains(&Place::SshKey) {
-        key(&value, texts)?;
+        key(value, texts).map_err(Unbound::lasting)?;
     } else if value.has_control_characters() {
         warnings.push(format!(
             "the value of credential `{name}` has line ends or other control characters: it is looked for, but fits into no header"
         ));
     }
-    if !texts.iter().any(|text| placeholder::fits(text, &value)) {
-        let minted = placeholder::mint(&value).map_err(|error| error.to_string())?;
-        let minted =
-            minted.ok_or("its value has no letters or digits, or is no text: nothing can stand for it")?;
+    if !texts.iter().any(|text| placeholder::fits(text, value)) {
+        let minted = placeholder::mint(value).map_err(|error| Unbound::lasting(error.to_string()))?;
+        let minted = minted.ok_or_else(|| {
+            Unbound::lasting("its value has no letters or digits, or is no text: nothing can stand for it")
+        })?;
         if minted.bits < ENOUGH_BITS {
             warnings.push(format!(
                 "the placeholder of credential `{name}` has {:.0} random bits only and might be guessed",
@@ -107,7 +202,18 @@ fn value(
         }
         texts.push(minted.text);
     }
-    Ok(Arc::new(value))
+    Ok(given)
+}
+
+/// A placeholder for what cannot be had yet, so that the agent has something that works as soon as there is a value.
+fn stand_in_for_unseen(credential: &Credential, texts: &mut Vec<String>) -> Result<(), Unbound> {
+    let opaque = |place: &Place| !matches!(place, Place::ClientCertificate | Place::SshKey | Place::AwsSigv4);
+    if texts.is_empty() && credential.places.iter().any(opaque) {
+        let minted = placeholder::mint(&Value::new(UNSEEN.to_vec()));
+        let minted = minted.map_err(|error| Unbound::lasting(error.to_string()))?;
+        texts.extend(minted.map(|minted| minted.text));
+    }
+    Ok(())
 }
 
 /// A placeholder that is a key: first among `texts`, since it is the one that is shown.
@@ -130,13 +236,17 @@ fn find<'a>(secrets: &'a SessionSecrets, name: &str) -> Option<&'a Binding> {
     secrets.bindings().iter().find(|binding| binding.name == name)
 }
 
-/// The values before this one, the latest first.
-fn old_values(earlier: Option<&Binding>, now: Option<&Arc<Value>>) -> Vec<Arc<Value>> {
+/// The values before this one that are still looked for, the latest first.
+fn old_values(earlier: Option<&Binding>, now: Option<&Arc<Value>>, terms: &Terms) -> Vec<Old> {
     let Some(earlier) = earlier else { return Vec::new() };
-    let all = earlier.value.iter().chain(&earlier.old_values);
-    all.filter(|old| now.is_none_or(|now| !now.is_same(old)))
-        .take(OLD_VALUES)
-        .cloned()
+    let latest = earlier.value.iter().map(|value| Old {
+        value: value.clone(),
+        since: Instant::now(),
+    });
+    latest
+        .chain(earlier.old_values.iter().cloned())
+        .filter(|old| now.is_none_or(|now| !now.is_same(&old.value)) && old.since.elapsed() < terms.grace)
+        .take(terms.old_values)
         .collect()
 }
 
@@ -145,6 +255,7 @@ fn retired(
     credentials: &[Credential],
     placeholders: &Placeholders,
     before: Option<&SessionSecrets>,
+    terms: &Terms,
 ) -> Vec<Binding> {
     let gone = |name: &&String| !credentials.iter().any(|credential| credential.name == **name);
     placeholders
@@ -152,10 +263,9 @@ fn retired(
         .filter(gone)
         .map(|name| Binding {
             name: name.clone(),
-            places: Vec::new(),
             placeholders: placeholders[name].clone(),
-            value: None,
-            old_values: old_values(before.and_then(|before| find(before, name)), None),
+            old_values: old_values(before.and_then(|before| find(before, name)), None, terms),
+            ..Binding::default()
         })
         .collect()
 }

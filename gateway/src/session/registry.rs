@@ -1,5 +1,5 @@
 //! All sessions of a gateway: opened, changed and closed by the supervisor, found by whoever accepts traffic.
-use super::bind::{Bound, Placeholders, bind};
+use super::bind::{Ground, Placeholders, bind};
 use super::check::{check_id, checked, random_token, shown};
 use super::keep::{Keeper, Kept, StateError};
 use super::layers::{Layers, NoPolicy};
@@ -92,6 +92,8 @@ impl Sessions {
             changing: Mutex::new(()),
             generation: AtomicU64::new(0),
         });
+        sessions.follow_changes();
+        let restoring = sessions.changing();
         for (id, kept) in kept {
             match sessions.restore(&id, kept) {
                 Ok(()) => tracing::info!(session = id, "session restored"),
@@ -100,6 +102,7 @@ impl Sessions {
                 }
             }
         }
+        drop(restoring);
         let scrubbing = Arc::downgrade(&sessions);
         sink.scrub_with(move |record| {
             let session = scrubbing
@@ -203,6 +206,9 @@ impl Sessions {
         if let Some(session) = removed {
             session.closed.cancel();
         }
+        if let Some(keeper) = self.sources.keeper() {
+            keeper.end(id);
+        }
         self.generation.fetch_add(1, Ordering::Relaxed);
         Ok(self.keeper.forget_names(id)?)
     }
@@ -268,17 +274,11 @@ impl Sessions {
         policy: Result<Policy, Vec<Problem>>,
     ) -> Result<(), SessionError> {
         let before = there.as_ref().map(|session| session.secrets());
-        let Bound {
-            secrets,
-            placeholders,
-            warnings,
-        } = bind(
-            policy.as_ref().map(Policy::credentials).unwrap_or_default(),
-            &self.sources,
-            kept.placeholders.clone(),
-            before.as_deref(),
-        )
-        .map_err(SessionError::Failed)?;
+        let credentials = policy.as_ref().map(Policy::credentials).unwrap_or_default();
+        let ground = Ground::of(id, &kept.spec.who, &self.sources);
+        ground.want(credentials);
+        let (bound, placeholders) = bind(credentials, &ground, kept.placeholders.clone(), before.as_deref())
+            .map_err(SessionError::Failed)?;
         // Grants may be used up meanwhile, and an authority come: the lock is held from reading them to showing the new state.
         let mut guard = there.as_ref().map(|session| session.kept());
         let (grants, authority) = match &guard {
@@ -292,7 +292,7 @@ impl Sessions {
             ..kept
         };
         self.keeper.save(id, &kept)?;
-        let live = Live::new(&kept.spec, policy, secrets, warnings);
+        let live = Live::new(&kept.spec, policy, bound);
         if let (Some(session), Some(guard)) = (&there, &mut guard) {
             session.live.store(Arc::new(live));
             **guard = kept;

@@ -1,5 +1,5 @@
 //! The standing policies exchanged for all sessions at once, or for none.
-use super::bind::{Bound, bind};
+use super::bind::{Ground, bind};
 use super::keep::{Kept, StateError};
 use super::layers::{Layers, NoPolicy};
 use super::registry::Sessions;
@@ -103,17 +103,19 @@ impl Sessions {
         let policy = policy.map_err(NoPolicy::into_problems);
         let credentials = policy.as_ref().map(Policy::credentials).unwrap_or_default();
         let before = session.secrets();
-        let bound: Bound = bind(
+        let ground = Ground::of(&session.id, &kept.spec.who, self.sources());
+        ground.want(credentials);
+        let (bound, placeholders) = bind(
             credentials,
-            self.sources(),
+            &ground,
             kept.placeholders.clone(),
             Some(before.as_ref()),
         )
         .map_err(RenewError::Failed)?;
-        let placeholders = (bound.placeholders != kept.placeholders).then_some(bound.placeholders);
+        let placeholders = (placeholders != kept.placeholders).then_some(placeholders);
         Ok(Renewed {
             session,
-            live: Live::new(&kept.spec, policy, bound.secrets, bound.warnings),
+            live: Live::new(&kept.spec, policy, bound),
             placeholders,
         })
     }
@@ -134,7 +136,7 @@ impl Session {
         }
     }
 
-    fn set_placeholders(&self, placeholders: super::bind::Placeholders) -> Result<(), StateError> {
+    pub(super) fn set_placeholders(&self, placeholders: super::bind::Placeholders) -> Result<(), StateError> {
         // The lock is held over writing: grants may be used up meanwhile.
         let mut kept = self.kept();
         let new = Kept {

@@ -8,7 +8,8 @@ impl Session {
     /// A credential without its value, once for each placeholder to be shown; none where nothing stands for it. The parts of an
     /// access key are found in variables whose names begin with the credential's `env`.
     pub(super) fn credential_views(&self, live: &Live, credential: &Credential) -> Vec<CredentialView> {
-        let mut bindings = live.secrets.bindings().iter();
+        let bound = live.bound.load();
+        let mut bindings = bound.secrets.bindings().iter();
         let binding = bindings.find(|binding| binding.name == credential.name);
         let Some(first) = binding.and_then(|binding| binding.placeholders.first()) else {
             return Vec::new();

@@ -246,7 +246,7 @@ async fn a_broken_file_keeps_the_version_before_and_says_so_everywhere() {
     let records = stand.records().await;
     assert_eq!(records[0].verdict, Verdict::Denied);
     assert!(records[0].reason.contains("rulez"), "{}", records[0].reason);
-    let metrics = stand.metrics.render(&stand.standing.view(), 1).unwrap();
+    let metrics = stand.metrics.render(&stand.standing.view(), 1, None).unwrap();
     for line in [
         "sallyport_policy_broken{policy=\"organisation\"} 1",
         "sallyport_policy_reloads_total{outcome=\"refused\"} 1",

@@ -5,6 +5,7 @@ use crate::control::SocketError;
 use crate::downstream::mtls::EntranceError;
 use crate::downstream::wanted::WantedError;
 use crate::names::resolve::ResolverError;
+use crate::secret::live::SettingsError;
 use crate::secret::store::StoreError;
 use crate::session::keep::StateError;
 use crate::ssh::host_key::HostKeyError;
@@ -66,6 +67,9 @@ pub enum StartError {
     /// The secret store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The file that names services secrets are fetched from.
+    #[error(transparent)]
+    Sources(#[from] SettingsError),
     /// The audit log.
     #[error(transparent)]
     Audit(#[from] AuditError),

@@ -3,6 +3,7 @@
 
 mod addresses;
 mod agreement;
+mod bao;
 mod bodies;
 mod bounds;
 mod clones;
@@ -24,7 +25,6 @@ mod handover;
 mod http2_clients;
 mod identity;
 mod interim;
-mod leaks;
 mod metrics;
 mod names;
 mod observed;
@@ -56,6 +56,7 @@ mod tls_up;
 mod transparent;
 mod tunnel;
 mod tunnel_in;
+mod vault;
 mod ways;
 mod websocket;
 mod websocket_h2;

@@ -18,7 +18,7 @@ impl Stand {
             strays: Vec::new(),
             closed: Vec::new(),
         };
-        metrics.render(&standing, 1).unwrap()
+        metrics.render(&standing, 1, None).unwrap()
     }
 
     /// Waits until the lines are there; what is counted at the end of something comes a little after it.

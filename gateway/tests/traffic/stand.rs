@@ -10,6 +10,7 @@ use sallyport_gateway::downstream::Ways;
 use sallyport_gateway::downstream::mtls::Entrance;
 use sallyport_gateway::limits::Limits;
 use sallyport_gateway::names::resolve::Resolver;
+use sallyport_gateway::secret::live::Keeper;
 use sallyport_gateway::secret::source::Variables;
 use sallyport_gateway::secret::{SecretStore, Sources, Value};
 use sallyport_gateway::session::Sessions;
@@ -20,6 +21,7 @@ use sallyport_gateway::upstream::Outlet;
 use sallyport_gateway::{Assembly, Gateway, crypto};
 use sallyport_policy::{PolicyText, Who};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -109,7 +111,18 @@ impl Stand {
         limits: Limits,
         outlet: impl FnOnce(&Arc<SecretStore>) -> Outlet,
     ) -> Self {
-        Self::assembled(roots, port, limits, outlet, |ways| ways).await
+        Self::assembled(roots, port, (limits, no_fetching), outlet, |ways| ways).await
+    }
+
+    /// A gateway that fetches secrets.
+    pub(crate) async fn with_fetching(
+        roots: &Roots,
+        port: u16,
+        limits: Limits,
+        fetching: impl FnOnce(&Path, &Arc<SecretStore>, &Limits) -> Option<Arc<Keeper>>,
+    ) -> Self {
+        let outlet = |_: &Arc<SecretStore>| Outlet::new(Resolver::without_servers());
+        Self::assembled(roots, port, (limits, fetching), outlet, |ways| ways).await
     }
 
     /// A gateway with further ways in.
@@ -120,13 +133,16 @@ impl Stand {
         further: impl FnOnce(Ways) -> Ways,
     ) -> Self {
         let outlet = |_: &Arc<SecretStore>| Outlet::new(Resolver::without_servers());
-        Self::assembled(roots, port, limits, outlet, further).await
+        Self::assembled(roots, port, (limits, no_fetching), outlet, further).await
     }
 
     async fn assembled(
         roots: &Roots,
         port: u16,
-        limits: Limits,
+        (limits, fetching): (
+            Limits,
+            impl FnOnce(&Path, &Arc<SecretStore>, &Limits) -> Option<Arc<Keeper>>,
+        ),
         outlet: impl FnOnce(&Arc<SecretStore>) -> Outlet,
         further: impl FnOnce(Ways) -> Ways,
     ) -> Self {
@@ -139,11 +155,16 @@ impl Stand {
             .unwrap();
         let outlet = outlet(&store);
         let variables = std::iter::empty();
+        let keeper = fetching(folder.path(), &store, &limits);
         let sources = Sources::new(
             store,
             Variables::from_environment(variables),
             folder.path().join("files"),
         );
+        let sources = match keeper {
+            Some(keeper) => sources.fetching(keeper),
+            None => sources,
+        };
         let sessions = Sessions::open(folder.path(), Arc::new(sources), sink.clone()).unwrap();
         let authorities = Arc::new(Authorities::open(&folder.path().join("ca"), &[]).unwrap());
         let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -385,6 +406,10 @@ impl Stand {
             tokio::task::yield_now().await;
         }
     }
+}
+
+fn no_fetching(_: &Path, _: &Arc<SecretStore>, _: &Limits) -> Option<Arc<Keeper>> {
+    None
 }
 
 /// `Proxy-Authorization` of a session.

@@ -1,5 +1,5 @@
 //! The form of rules.
-use super::words::{Leaks, Mode, Texts};
+use super::words::{Mode, Texts};
 use schemars::JsonSchema;
 use std::collections::BTreeMap;
 
@@ -26,7 +26,6 @@ pub(super) struct Rule {
     /// Layers below that may allow what this rule refuses.
     widen: Option<Texts>,
     limit: Option<Limit>,
-    leaks: Option<Leaks>,
     during: Option<During>,
 }
 

@@ -1,6 +1,6 @@
 //! The credentials that may be put into places of one body, each of them once.
-use crate::secret::Value;
 use crate::secret::leak::Leak;
+use crate::secret::{Absence, Value};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -13,7 +13,7 @@ pub(in crate::secret) struct Slot {
     /// What stands for it.
     pub(in crate::secret) placeholders: Vec<String>,
     /// What is put in, where its source has one.
-    pub(in crate::secret) value: Option<Arc<Value>>,
+    pub(in crate::secret) value: Result<Arc<Value>, Absence>,
 }
 
 /// All of one body, and what was put in so far.
@@ -74,7 +74,7 @@ impl Slots {
     pub(in crate::secret) fn keep_length(&self) -> bool {
         self.all.iter().all(|slot| {
             let fits = |text: &String| {
-                let value = slot.value.as_deref();
+                let value = slot.value.as_ref().ok();
                 value.is_none_or(|value| crate::secret::placeholder::fits(text, value))
             };
             slot.placeholders.iter().all(fits)
@@ -111,15 +111,10 @@ impl Slots {
                 ),
             ));
         }
-        let Some(value) = slot.value.clone() else {
-            return Err(leak(
-                slot,
-                format!(
-                    "credential `{}` has no value at the moment; the session's warnings say why",
-                    slot.credential
-                ),
-            ));
-        };
+        let value = slot.value.clone().map_err(|absence| Leak {
+            retry_after_s: absence.retry_after_s,
+            ..leak(slot, absence.sentence)
+        })?;
         let fits = crate::secret::placeholder::fits(placeholder, &value);
         self.used.push(slot.credential.clone());
         self.put_in.push(slot.credential.clone());
@@ -140,12 +135,12 @@ impl Slots {
     pub(in crate::secret) fn broken(&self, what: &str) -> Result<(), Leak> {
         match self.put_in.first() {
             None => Ok(()),
-            Some(name) => Err(Leak {
-                credential: name.clone(),
-                sentence: format!(
+            Some(name) => Err(Leak::new(
+                name,
+                format!(
                     "credential `{name}` was put into a body that turned out to be no {what}, so the request was cut before its end"
                 ),
-            }),
+            )),
         }
     }
 }
@@ -161,10 +156,7 @@ fn twice(slot: &Slot) -> Leak {
 }
 
 fn leak(slot: &Slot, sentence: String) -> Leak {
-    Leak {
-        credential: slot.credential.clone(),
-        sentence,
-    }
+    Leak::new(&slot.credential, sentence)
 }
 
 /// Bytes of a value in some encoding; wiped.

@@ -15,7 +15,7 @@ fn slot(name: &str, value: &str) -> (Slot, String) {
         credential: name.into(),
         place: "the place".into(),
         placeholders: vec![text.clone()],
-        value: Some(Arc::new(value)),
+        value: Ok(Arc::new(value)),
     };
     (slot, text)
 }
@@ -37,7 +37,7 @@ fn form(name: &str) -> (Fill, String) {
 fn multipart(name: &str) -> (Fill, String) {
     let (slot, text) = slot("one", SECRET);
     let form = Multipart::new(Slots::new(vec![slot], &[]), vec![name.into()], "b0");
-    (Fill(Kind::Multipart(Box::new(form))), text)
+    (Fill(Kind::Multipart(form)), text)
 }
 
 fn run(fill: &mut Fill, body: &[u8], sizes: &[usize]) -> Result<Vec<u8>, Leak> {
@@ -319,7 +319,7 @@ fn a_value_of_another_shape_is_written_anew() {
         credential: "one".into(),
         place: "the place".into(),
         placeholders: vec![text.into()],
-        value: Some(Arc::new(Value::new(value.as_bytes().to_vec()))),
+        value: Ok(Arc::new(Value::new(value.as_bytes().to_vec()))),
     };
     let slots = Slots::new(vec![slot("old")], &[]);
     let mut fill = Fill(Kind::Json(Json::new(slots, &["/t"])));

@@ -1,10 +1,8 @@
 //! The places of a placeholder in an outgoing head, one by one.
 use super::*;
-use crate::secret::places::VALUE;
 use crate::secret::{Value, placeholder};
 use base64::engine::general_purpose::STANDARD;
 use http::Request;
-use percent_encoding::percent_encode;
 use sallyport_policy::{
     CanonicalPath, Decision, Destination, Host, HttpRequest, Moment, Overlay, Policy, PolicyText, Who,
 };
@@ -55,7 +53,7 @@ fn stand_for(secret: &str) -> Stand {
                 places: credential.places.clone(),
                 placeholders: vec![placeholder::mint(&value).unwrap().unwrap().text],
                 value: Some(Arc::new(value)),
-                old_values: Vec::new(),
+                ..Binding::default()
             }
         })
         .collect();
