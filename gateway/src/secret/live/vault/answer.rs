@@ -130,6 +130,11 @@ impl Answer {
         if let Some(pem) = identity(&data) {
             fields.insert("pem".to_owned(), pem);
         }
+        if data.contains_key("access_key") && data.contains_key("secret_key") {
+            let mut whole = Json::Object(data.clone());
+            fields.insert("keys".to_owned(), Value::new(whole.to_string().into_bytes()));
+            wipe(&mut whole);
+        }
         for (name, json) in data {
             let bytes = match json {
                 Json::Null => continue,
