@@ -68,6 +68,9 @@ pub struct Limits {
     /// Bytes of one chunk that carries an AWS signature of its own, held in memory while it is signed anew (4 MiB). Beyond
     /// it: the request ends torn.
     pub signed_chunk_bytes: usize,
+    /// Bytes inflated of what one push brings, to look for values in it (512 MiB). Beyond it: passes unlooked at, with a remark in the
+    /// record.
+    pub push_inflated: u64,
     /// Between two pieces of a request's body whose answer is given already, so that its client gets to read the answer
     /// (2 s, and ten times that in all). Beyond it: the connection ends, an HTTP/2 stream is reset.
     pub linger: Duration,
@@ -182,6 +185,7 @@ impl Default for Limits {
             push_bytes: 4 << 20,
             signed_body_bytes: 16 << 20,
             signed_chunk_bytes: 4 << 20,
+            push_inflated: 512 << 20,
             linger: Duration::from_secs(2),
             linger_bytes: 64 << 20,
             tunnel_connections: 4096,

@@ -24,6 +24,7 @@ pub mod guard;
 pub mod leak;
 pub mod live;
 pub mod log_in;
+pub mod pack_guard;
 pub mod placeholder;
 pub mod places;
 pub mod proxy_login;
@@ -43,6 +44,7 @@ pub mod substitute;
 pub use guard::BodyGuard;
 pub use leak::Leak;
 pub use live::Until;
+pub use pack_guard::PackGuard;
 pub use redact::Redactor;
 pub use source::Sources;
 pub use store::SecretStore;
@@ -271,9 +273,14 @@ impl SessionSecrets {
         Some(Redactor::new(self.values.clone()?, self.names.clone()))
     }
 
+    /// Whether there is something to look for in outgoing bodies.
+    pub fn guards_bodies(&self) -> bool {
+        self.values.is_some() || self.placeholders.is_some()
+    }
+
     /// A streaming guard for one outgoing body, or none where there is nothing to look for.
     pub fn body_guard(&self) -> Option<BodyGuard> {
-        if self.values.is_none() && self.placeholders.is_none() {
+        if !self.guards_bodies() {
             return None;
         }
         Some(BodyGuard::new(

@@ -18,6 +18,7 @@ mod sides;
 mod stop;
 mod turn;
 mod upstream;
+mod watch;
 
 use crate::Shared;
 use crate::control::types::Verdict;

@@ -240,15 +240,17 @@ impl Commits {
     }
 }
 
-struct Head {
-    base: Base,
+/// What stands before an object.
+pub(super) struct Head {
+    pub(super) base: Base,
     /// Of the inflated object.
     size: usize,
     /// Of the head itself.
-    length: usize,
+    pub(super) length: usize,
 }
 
-enum Base {
+/// What an object rests on.
+pub(super) enum Base {
     /// It is whole.
     None(Kind),
     /// So many bytes before.
@@ -259,7 +261,7 @@ enum Base {
 }
 
 /// Reads an object's head; nothing where it is not whole, or makes no sense.
-fn read_head(bytes: &[u8], hash: Hash) -> Option<Head> {
+pub(super) fn read_head(bytes: &[u8], hash: Hash) -> Option<Head> {
     let mut rest = bytes.iter();
     let mut byte = *rest.next()?;
     let kind = byte >> 4 & 7;

@@ -114,6 +114,8 @@ pub struct PushReader {
     stage: Stage,
     commands: Vec<Command>,
     capabilities: BTreeSet<String>,
+    /// The pack is not looked into.
+    commands_only: bool,
 }
 
 struct Command {
@@ -139,6 +141,15 @@ impl PushReader {
             stage: Stage::Commands,
             commands: Vec::new(),
             capabilities: BTreeSet::new(),
+            commands_only: false,
+        }
+    }
+
+    /// Reads the commands and no more: whatever moves counts as not shown to move forward.
+    pub fn of_commands(bounds: Bounds) -> Self {
+        Self {
+            commands_only: true,
+            ..Self::new(bounds)
         }
     }
 
@@ -161,7 +172,9 @@ impl PushReader {
                     let line = line.to_vec();
                     self.line(&line)?;
                 }
-                (Line::Flush, Stage::Commands) if !self.moves() => return Ok(self.known()),
+                (Line::Flush, Stage::Commands) if self.commands_only || !self.moves() => {
+                    return Ok(self.known());
+                }
                 (Line::Flush, Stage::Commands) if self.capabilities.contains("push-options") => {
                     self.stage = Stage::Options;
                 }

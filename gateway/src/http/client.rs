@@ -31,6 +31,11 @@ impl Client {
         self.push = Some(push);
     }
 
+    /// The push that its request is, as far as that was looked at.
+    pub fn pushed(&self) -> Option<&Push> {
+        self.push.as_ref()
+    }
+
     /// Whether it takes an answer only when it has sent everything: curl, which carries git, waits for ever for its turn to
     /// send when a push is answered with 200 before its end.
     pub fn sends_to_the_end(&self) -> bool {

@@ -4,6 +4,7 @@ use super::stop::Stop;
 use super::upload::Upload;
 use super::{Channel, push};
 use crate::control::types::Verdict;
+use crate::git::push::Push;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use http::HeaderMap;
@@ -16,6 +17,15 @@ pub struct Allowed {
     pub request: HttpRequest,
     /// The right.
     pub permit: Permit,
+    /// The refs that a push names, where what it brings will be looked into.
+    pub push: Option<Push>,
+}
+
+impl Allowed {
+    /// Each by itself.
+    pub fn parts(self) -> (HttpRequest, Permit, Option<Push>) {
+        (self.request, self.permit, self.push)
+    }
 }
 
 /// What is decided on, and where more of it can be read.
@@ -71,9 +81,24 @@ pub async fn decide(
         }
     }
     ledger.decided(&decided);
+    let looked_into = push::is_sent_by_git(headers) && channel.session.secrets().guards_bodies();
+    let push = match (&decided.decision, client.pushed()) {
+        (Decision::Allow(_), Some(push)) => Some(push.clone()),
+        // Where it cannot be read, the client is told in other words.
+        (Decision::Allow(_), None) if is_push && looked_into => {
+            push::read_names(headers, body, limits).await.ok()
+        }
+        _ => None,
+    };
     let stop = match decided.decision {
         Decision::Allow(permit) => match question.moment {
-            Moment::Http(request) => return Ok(Allowed { request, permit }),
+            Moment::Http(request) => {
+                return Ok(Allowed {
+                    request,
+                    permit,
+                    push,
+                });
+            }
             _ => Stop::Undecided(Vec::new()),
         },
         Decision::Ask(refusal) => Stop::Refused(hinted(refusal, hint), Verdict::Asked),

@@ -5,12 +5,14 @@
 //! WebSocket goes the same way; what follows it is told in `websocket.rs`.
 use super::client::Client;
 use super::deciding::{self, Allowed};
+use super::fate::{Cut, RequestFate};
 use super::head::{self, HeadFault};
 use super::pace::Pace;
+use super::pushed::PushGuard;
 use super::refusal::mark_upstream_error;
 use super::signing::{self, Signed};
 use super::stop::Stop;
-use super::track::{AnswerBody, Cut, RequestBody, RequestFate};
+use super::track::{AnswerBody, RequestBody};
 use super::upgrade::{self, Asked};
 use super::upload::Upload;
 use super::websocket::extension::Terms;
@@ -124,9 +126,15 @@ async fn attempt(
         Asked::Other(name) => return Err(Stop::Upgrade(name)),
     };
     let presented = signing::covered(presented, &mut body, &shared.limits).await?;
+    let push = allowed.push.clone();
     let prepared = prepare(shared, channel, allowed, (parts, body, presented), ledger)?;
     let (secrets, pass) = (prepared.secrets.clone(), prepared.pass.clone());
-    let (answered, permit) = send(shared, channel, prepared, handshake.as_deref(), ledger).await?;
+    let fate = prepared.fate.clone();
+    let sent = send(shared, channel, prepared, handshake.as_deref(), ledger).await;
+    if let (Some(Cut::Pushed(_)), Some(push)) = (fate.cut(), push) {
+        client.pushes(push);
+    }
+    let (answered, permit) = sent?;
     for note in &answered.notes {
         ledger.remark(note);
     }
@@ -164,10 +172,11 @@ fn unfit(error: http::Error) -> Stop {
 fn prepare(
     shared: &Shared,
     channel: &Channel,
-    Allowed { request, permit }: Allowed,
+    allowed: Allowed,
     (mut parts, body, presented): (Parts, Upload, Option<Presented>),
     ledger: &mut Ledger,
 ) -> Result<Prepared, Stop> {
+    let (request, permit, push) = allowed.parts();
     let pace = parts.extensions.remove::<Arc<Pace>>();
     forward::decided_target(&mut parts, &request).map_err(unfit)?;
     shared
@@ -203,7 +212,9 @@ fn prepare(
     let begun = channel.session.begin(&permit, body.size_hint().exact());
     let pass = Arc::new(begun.map_err(Stop::Limit)?);
     let limits = &shared.limits;
+    let pushed = push.and_then(|_| PushGuard::new(&parts.headers, secrets.clone(), limits.push_inflated));
     let (body, fate) = RequestBody::new(body, guard, ledger.traffic(), limits.request_body_idle);
+    let body = body.looking_into(pushed);
     let body = body.within(pass.clone()).guarding_trailers(secrets.clone());
     let (body, open) = match parts.headers.contains_key(EXPECT) {
         true => {
@@ -283,7 +294,7 @@ async fn send(
         }
         Ok(answered) => Ok((answered, prepared.permit)),
         Err(fault) => Err(match prepared.fate.cut() {
-            Some(Cut::Leak(leak)) => Stop::Leak(leak.clone()),
+            Some(Cut::Leak(leak) | Cut::Pushed(leak)) => Stop::Leak(leak.clone()),
             Some(Cut::Limit(exceeded)) => Stop::Limit(exceeded.clone()),
             Some(cut @ Cut::Trailer(_)) => Stop::Head(HeadFault::Malformed(cut.to_string())),
             None => Stop::Upstream(fault),

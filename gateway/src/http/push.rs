@@ -29,11 +29,28 @@ pub fn is_sent_by_git(headers: &HeaderMap) -> bool {
 
 /// Reads as much of the body as tells what the push changes; the body will pass unchanged.
 pub async fn read(headers: &HeaderMap, body: &mut Upload, limits: &Limits) -> Result<Push, PushFault> {
-    let bounds = Bounds {
+    read_with(PushReader::new(bounds(limits)), headers, body, limits).await
+}
+
+/// Reads which refs the push names, so that it can be told of each; the body will pass unchanged.
+pub async fn read_names(headers: &HeaderMap, body: &mut Upload, limits: &Limits) -> Result<Push, PushFault> {
+    read_with(PushReader::of_commands(bounds(limits)), headers, body, limits).await
+}
+
+fn bounds(limits: &Limits) -> Bounds {
+    Bounds {
         refs: limits.push_refs,
         bytes: limits.push_bytes,
-    };
-    let mut reader = PushReader::new(bounds);
+    }
+}
+
+async fn read_with(
+    mut reader: PushReader,
+    headers: &HeaderMap,
+    body: &mut Upload,
+    limits: &Limits,
+) -> Result<Push, PushFault> {
+    let bounds = bounds(limits);
     let mut plain = Plain::of(headers)?;
     let mut raw = 0;
     loop {

@@ -1,19 +1,19 @@
 //! Bodies on their way: counted, guarded, timed, and their end written down.
+use super::fate::{Cut, RequestFate};
 use super::outgoing::OutgoingGuard;
+use super::pushed::PushGuard;
 use super::trailers;
 use super::waiting::{Due, IdleTimer};
 use crate::ledger::{Ledger, Traffic};
 use crate::payload::Fault;
-use crate::secret::{Leak, SessionSecrets};
+use crate::secret::SessionSecrets;
 use crate::session::brake::Brake;
-use crate::session::exceeded::Exceeded;
 use crate::session::quota::Pass;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
-use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -27,44 +27,11 @@ const RECORD_DUE: Duration = Duration::from_secs(1);
 #[error("{0} idle")]
 pub struct Idle(pub &'static str);
 
-/// What stopped a request's body on its way.
-#[derive(Debug, Clone)]
-pub enum Cut {
-    /// A credential was about to go where it must not.
-    Leak(Leak),
-    /// More than a rule lets pass.
-    Limit(Exceeded),
-    /// A field stands in the trailers that must not.
-    Trailer(String),
-}
-
-impl fmt::Display for Cut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Leak(leak) => leak.fmt(f),
-            Self::Limit(exceeded) => exceeded.fmt(f),
-            Self::Trailer(name) => write!(f, "`{name}` must not stand in the trailers of a request"),
-        }
-    }
-}
-
-impl std::error::Error for Cut {}
-
-/// What a request's body met on its way; shared with the exchange.
-#[derive(Debug, Clone, Default)]
-pub struct RequestFate(Arc<OnceLock<Cut>>);
-
-impl RequestFate {
-    /// What stopped the body, if something did.
-    pub fn cut(&self) -> Option<&Cut> {
-        self.0.get()
-    }
-}
-
 /// A request's body: the guard looks at each piece before it is let go.
 pub struct RequestBody<B> {
     inner: Pin<Box<B>>,
     guard: Option<OutgoingGuard>,
+    pushed: Option<PushGuard>,
     pass: Option<Arc<Pass>>,
     brake: Brake,
     fate: RequestFate,
@@ -94,6 +61,7 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
         let body = Self {
             inner: Box::pin(inner),
             guard,
+            pushed: None,
             pass: None,
             brake: Brake::default(),
             fate: fate.clone(),
@@ -115,6 +83,12 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
             // Both outcomes open the gate: the word came, or nobody will give it any more.
             let _word = tokio::time::timeout(limit, open.wait_for(|open| *open)).await;
         }));
+        self
+    }
+
+    /// Looks into what a push brings, too.
+    pub fn looking_into(mut self, pushed: Option<PushGuard>) -> Self {
+        self.pushed = pushed;
         self
     }
 
@@ -156,11 +130,16 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
+    /// Whether a piece of a push must not be sent on.
+    fn withholds(&mut self, piece: &[u8]) -> bool {
+        let pushed = self.pushed.as_mut();
+        pushed.is_some_and(|pushed| pushed.withholds(piece))
+    }
+
     fn stop(&mut self, cut: Cut) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         self.finish();
         self.traffic.remark([cut.to_string()]);
-        // The first is the one that counts.
-        let _first = self.fate.0.set(cut.clone());
+        self.fate.met(cut.clone());
         Poll::Ready(Some(Err(cut.into())))
     }
 
@@ -209,23 +188,32 @@ where
                     return Poll::Ready(Some(Err(error.into())));
                 }
                 Some(Ok(frame)) => match frame.into_data() {
+                    Ok(piece) if this.withholds(&piece) => continue,
                     Ok(piece) => match &mut this.guard {
                         None => return this.let_go(piece),
                         Some(guard) if guard.passes(&piece) => return this.let_go(piece),
                         Some(guard) => {
                             let seen = guard.push(&piece, &mut out);
                             this.traffic.used(guard.put_in());
-                            match seen {
-                                Ok(()) if out.is_empty() => continue,
-                                Ok(()) => return this.let_go(out.freeze()),
-                                Err(leak) => return this.stop(Cut::Leak(leak)),
+                            match (seen, &mut this.pushed) {
+                                (Ok(()), _) if out.is_empty() => continue,
+                                (Ok(()), _) => return this.let_go(out.freeze()),
+                                (Err(leak), Some(pushed)) => pushed.found(leak),
+                                (Err(leak), None) => return this.stop(Cut::Leak(leak)),
                             }
+                            continue;
                         }
                     },
                     Err(trailers) => Some(trailers),
                 },
                 None => None,
             };
+            if let Some(pushed) = this.pushed.take() {
+                this.traffic.remark(pushed.remark());
+                if let Some(leak) = pushed.finish() {
+                    return this.stop(Cut::Pushed(leak));
+                }
+            }
             if let Some(mut guard) = this.guard.take() {
                 let finished = guard.finish(&mut out);
                 this.traffic.used(guard.put_in());

@@ -3,13 +3,14 @@
 //! command -> decision -> credential -> guard and bounds -> host (known, logged in to) -> record -> bytes both ways -> record.
 //! Each stage hands on what the next one demands, or ends with a `Stop`, which the agent reads on its standard error.
 use super::asked::{self, Asked};
-use super::flow::{self, Done, STDERR, Watch};
+use super::flow::{self, Done, STDERR};
 use super::link::{Link, LogIn, Shown};
 use super::means::Means;
 use super::push::{Gate, Wanted};
 use super::sides::AgentSide;
 use super::stop::{Cut, Stop};
 use super::upstream::{self, Upstream};
+use super::watch::Watch;
 use crate::lasting::{Hold, over};
 use crate::ledger::Ledger;
 use crate::secret::SessionSecrets;
@@ -212,10 +213,13 @@ async fn run(
     } = running;
     let limits = &link.shared.limits;
     let traffic = ledger.traffic();
+    let git = asked.command.git();
+    let is_push = git.is_some_and(|git| git.access == GitAccess::Write);
     let watch = Watch {
         traffic: traffic.clone(),
         pass: &pass,
         secrets: &secrets,
+        inflated: is_push.then_some(limits.push_inflated),
         held: limits.ssh_held,
         farewell: limits.ssh_farewell,
     };

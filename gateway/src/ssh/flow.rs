@@ -3,31 +3,17 @@ use super::push::Gate;
 use super::queue::{Back, Puts, Queue};
 use super::sides::{AgentSide, HostSide};
 use super::stop::Cut;
-use crate::ledger::Traffic;
-use crate::secret::{BodyGuard, Redactor, SessionSecrets};
-use crate::session::quota::Pass;
-use bytes::{Bytes, BytesMut};
+use super::watch::{Guarded, Redacted, Watch};
+use bytes::Bytes;
 use russh::server::Handle;
 use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, client, server};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
 /// Standard error, as extended data (RFC 4254 section 5.2).
 pub(super) const STDERR: u32 = 1;
-
-/// What bytes are held against.
-pub(super) struct Watch<'a> {
-    pub(super) traffic: Arc<Traffic>,
-    pub(super) pass: &'a Pass,
-    pub(super) secrets: &'a SessionSecrets,
-    /// How long the possible beginning of a value may be held back.
-    pub(super) held: Duration,
-    /// How long a host that has said all may take to say how its command ended.
-    pub(super) farewell: Duration,
-}
 
 /// What a host has said of its command's end.
 #[derive(Debug, Default)]
@@ -301,94 +287,5 @@ async fn deliver(
         if let Err(error) = sent {
             tracing::debug!(%error, "an agent takes nothing more");
         }
-    }
-}
-
-/// What goes out, looked at for values.
-struct Guarded {
-    guard: Option<BodyGuard>,
-    held: usize,
-    traffic: Arc<Traffic>,
-}
-
-impl Guarded {
-    fn new(watch: &Watch<'_>) -> Self {
-        Self {
-            guard: watch.secrets.body_guard(),
-            held: 0,
-            traffic: watch.traffic.clone(),
-        }
-    }
-
-    fn holds(&self) -> bool {
-        self.held > 0
-    }
-
-    fn push(&mut self, piece: &Bytes) -> Result<Bytes, Cut> {
-        let Some(guard) = &mut self.guard else {
-            return Ok(piece.clone());
-        };
-        let mut settled = BytesMut::new();
-        guard.push(piece, &mut settled).map_err(Cut::Leak)?;
-        self.held = (self.held + piece.len()).saturating_sub(settled.len());
-        let seen = guard.placeholders_seen().iter();
-        self.traffic
-            .remark(seen.map(|name| format!("the placeholder of `{name}` went out as text")));
-        Ok(settled.freeze())
-    }
-
-    fn finish(&mut self) -> Result<Bytes, Cut> {
-        let mut settled = BytesMut::new();
-        if let Some(guard) = &mut self.guard {
-            guard.finish(&mut settled).map_err(Cut::Leak)?;
-        }
-        self.held = 0;
-        Ok(settled.freeze())
-    }
-}
-
-/// What comes back, without values.
-struct Redacted {
-    redactor: Option<Redactor>,
-    held: usize,
-    traffic: Arc<Traffic>,
-}
-
-impl Redacted {
-    fn new(watch: &Watch<'_>) -> Self {
-        Self {
-            redactor: watch.secrets.redactor(),
-            held: 0,
-            traffic: watch.traffic.clone(),
-        }
-    }
-
-    fn holds(&self) -> bool {
-        self.held > 0
-    }
-
-    fn push(&mut self, piece: &Bytes, watch: &Watch<'_>) -> Result<Bytes, Cut> {
-        watch.pass.receive(piece.len()).map_err(Cut::Limit)?;
-        self.traffic
-            .bytes_in
-            .fetch_add(piece.len() as u64, Ordering::Relaxed);
-        let Some(redactor) = &mut self.redactor else {
-            return Ok(piece.clone());
-        };
-        let mut settled = BytesMut::new();
-        redactor.push(piece, &mut settled);
-        self.held = (self.held + piece.len()).saturating_sub(settled.len());
-        self.traffic.redacted(redactor.found().iter().cloned());
-        Ok(settled.freeze())
-    }
-
-    fn finish(&mut self) -> Bytes {
-        let mut settled = BytesMut::new();
-        if let Some(redactor) = &mut self.redactor {
-            redactor.finish(&mut settled);
-            self.traffic.redacted(redactor.found().iter().cloned());
-        }
-        self.held = 0;
-        settled.freeze()
     }
 }

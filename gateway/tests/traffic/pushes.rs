@@ -1,6 +1,6 @@
 //! Pushes decided by what they change, and refused in words that git prints (case T03).
 use crate::git::Forge;
-use crate::stand::ask;
+use crate::stand::{SECRET, ask};
 use flate2::{Compression, write::GzEncoder};
 use sallyport_gateway::control::types::{AuditRecord, Verdict};
 use std::io::Write;
@@ -267,4 +267,72 @@ async fn coded_pushes_are_looked_into_and_unreadable_ones_are_refused() {
         );
     }
     assert_eq!(forge.arrived(), 0);
+}
+
+#[tokio::test]
+async fn a_value_in_a_file_or_a_message_of_a_commit_is_refused_by_its_name() {
+    for version in ["HTTP/1.1", "HTTP/2"] {
+        let forge = Forge::new(BOTH).await;
+        forge.in_work(&["config", "http.version", version]).await;
+        let with = |text: &str| format!("first\nlet token = \"{SECRET}\";\n{text}\n");
+        forge.commit("config.py", with("last").as_bytes()).await;
+        let said = forge.refused(&["origin", "HEAD:refs/heads/agent/leaky"]).await;
+        for part in [
+            "remote: sallyport: ",
+            "credential `token`",
+            "! [remote rejected] HEAD -> agent/leaky (",
+        ] {
+            assert!(said.contains(part), "{version}: {part}: {said}");
+        }
+        assert!(!said.contains(SECRET), "{said}");
+        assert_eq!(forge.at_forge("agent/leaky").await, "");
+        let record = pushes(&forge).await.pop().unwrap();
+        assert_eq!((record.verdict, record.status), (Verdict::Denied, Some(200)));
+        assert!(!format!("{record:?}").contains(SECRET));
+
+        forge.in_work(&["reset", "-q", "--hard", "HEAD~1"]).await;
+        forge.commit("plain", b"plain\n").await;
+        forge
+            .in_work(&["commit", "-q", "--amend", "-m", &with("in words")])
+            .await;
+        let said = forge.refused(&["origin", "HEAD:refs/heads/agent/leaky"]).await;
+        assert!(said.contains("in a commit's message"), "{said}");
+
+        forge
+            .in_work(&["commit", "-q", "--amend", "--allow-empty", "-m", "clean"])
+            .await;
+        forge
+            .in_work(&["push", "-q", "origin", "HEAD:refs/heads/agent/leaky"])
+            .await;
+        assert_eq!(forge.at_forge("agent/leaky").await, forge.here("HEAD").await);
+    }
+}
+
+#[tokio::test]
+async fn a_value_is_found_where_no_rule_looks_at_refs_and_through_gzip_too() {
+    let forge = Forge::new(BOTH).await;
+    let loose = crate::git::PUSHES.replace(r#"refs: ["agent/**", "refs/tags/v*"], force: false, "#, "");
+    assert_ne!(loose, crate::git::PUSHES);
+    forge.stand.put(&loose);
+    forge.commit("noise", &vec![b'n'; 100_000]).await;
+    forge
+        .commit("config.py", format!("token = {SECRET}\n").as_bytes())
+        .await;
+    let said = forge.refused(&["origin", "HEAD:refs/heads/any"]).await;
+    assert!(
+        said.contains("credential `token`") && said.contains("[remote rejected]"),
+        "{said}"
+    );
+    assert_eq!(
+        (forge.at_forge("any").await.as_str(), forge.stand.sink.healthy()),
+        ("", true)
+    );
+    forge.in_work(&["rm", "-q", "config.py"]).await;
+    forge
+        .in_work(&["commit", "-q", "--amend", "--allow-empty", "-m", "clean"])
+        .await;
+    forge
+        .in_work(&["push", "-q", "origin", "HEAD:refs/heads/any"])
+        .await;
+    assert_eq!(forge.at_forge("any").await, forge.here("HEAD").await);
 }

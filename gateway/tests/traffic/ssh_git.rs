@@ -179,3 +179,27 @@ async fn a_refused_ref_is_told_in_gits_own_report_and_nothing_of_the_push_arrive
         .await;
     assert_eq!(text(&refs.stdout), "refs/heads/agent/one\n");
 }
+
+#[tokio::test]
+async fn a_value_in_a_commit_is_refused_over_ssh_too() {
+    for policy in [POLICY.to_owned(), own_branches()] {
+        let yard = yard_with(&policy).await;
+        let (work, url) = (yard.path("work"), at(&yard, "acme/web.git"));
+        std::fs::write(
+            work.join("config.py"),
+            format!("key = {}\n", crate::stand::SECRET),
+        )
+        .unwrap();
+        assert!(yard.git(&work, &["add", "."]).await.status.success());
+        assert!(yard.git(&work, &["commit", "-qm", "two"]).await.status.success());
+        let refused = yard
+            .git(&work, &["push", &url, "main:refs/heads/agent/one"])
+            .await;
+        let said = text(&refused.stderr);
+        assert!(
+            !refused.status.success() && said.contains("credential `token`"),
+            "{said}"
+        );
+        assert!(!yard.path("acme/web.git/refs/heads/agent/one").exists());
+    }
+}
