@@ -64,6 +64,12 @@ enum Command {
         /// What git wants: `get`, `store` or `erase`.
         arguments: Vec<String>,
     },
+    /// Give an access key to AWS's tools, as `credential_process` of their settings.
+    #[command(hide = true)]
+    AwsCredentials {
+        /// The credential's name; the first one without it.
+        arguments: Vec<String>,
+    },
     /// Refuse staged changes that hold what looks like a secret; for a hook.
     #[command(hide = true)]
     CommitCheck,
@@ -192,6 +198,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
         }
         Command::Secret { command } => secret(&socket, command),
         Command::GitCredential { arguments } => Ok(Helper::Git.serve(&arguments, &socket)?),
+        Command::AwsCredentials { arguments } => Ok(Helper::Aws.serve(&arguments, &socket)?),
         Command::CommitCheck => Ok(Helper::Commit.serve(&[], &socket)?),
         Command::Background { argv } => {
             let cwd = std::env::current_dir().context("the working directory is gone")?;

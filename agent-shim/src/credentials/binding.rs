@@ -3,6 +3,8 @@ use crate::wire::KnownCredential;
 
 /// The user name of a log-in whose credential names none: what forges take with a token.
 const USER: &str = "x-access-token";
+/// The place of an access key of AWS.
+pub(super) const AWS: &str = "aws-sigv4";
 /// The port of https.
 pub(super) const HTTPS: u16 = 443;
 

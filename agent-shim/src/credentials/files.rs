@@ -1,5 +1,5 @@
 //! The files by which tools find placeholders without being told. Files in the agent's home are made only where it has none of its own.
-use super::binding::HTTPS;
+use super::binding::{AWS, HTTPS};
 use crate::files::Writing;
 use crate::wire::KnownCredential;
 use base64::Engine;
@@ -47,7 +47,7 @@ pub fn install(homes: &Homes, known: &[KnownCredential]) -> (BTreeMap<String, St
     };
     note("the helpers of tools", links(homes));
     note("git", git(homes));
-    for (name, path, content) in contents(known) {
+    for (name, path, content) in contents(homes, known) {
         note(name, place(homes, name, path, content.as_deref()));
     }
     let mut variables = BTreeMap::new();
@@ -82,19 +82,30 @@ fn git(homes: &Homes) -> io::Result<()> {
         "[credential]\n\thelper = !'{program}' git-credential\n[init]\n\ttemplateDir = /{OWN}/git-template\n"
     );
     write(&own.join("gitconfig"), &settings, PUBLIC)?;
+    // A git of the machine's own making reads its settings beside itself.
+    let own_git = homes.root.join("usr/local/bin/git").exists();
+    let systems = ["etc/gitconfig", "usr/local/etc/gitconfig"]
+        .into_iter()
+        .take(1 + usize::from(own_git));
+    systems
+        .map(|system| homes.root.join(system))
+        .try_for_each(|system| include(&system))
+}
+
+/// Makes git's settings include ours, once.
+fn include(system: &Path) -> io::Result<()> {
     let include = format!("[include]\n\tpath = /{OWN}/gitconfig\n");
-    let system = homes.root.join("etc/gitconfig");
-    let before = match fs::read_to_string(&system) {
+    let before = match fs::read_to_string(system) {
         Ok(before) if before.contains(&include) => return Ok(()),
         Ok(before) => before,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error),
     };
-    write(&system, &format!("{}\n{include}", before.trim_end()), PUBLIC)
+    write(system, &format!("{}\n{include}", before.trim_end()), PUBLIC)
 }
 
 /// What each tool reads in the home: a name for it, its path there, and its content where there is something to say.
-fn contents(known: &[KnownCredential]) -> [(&'static str, &'static str, Option<String>); 5] {
+fn contents(homes: &Homes, known: &[KnownCredential]) -> [(&'static str, &'static str, Option<String>); 6] {
     let hosts = gh(known);
     [
         ("netrc", ".netrc", netrc(known)),
@@ -107,6 +118,7 @@ fn contents(known: &[KnownCredential]) -> [(&'static str, &'static str, Option<S
             hosts.as_ref().map(|_| "version: \"1\"\n".to_owned()),
         ),
         ("gh", ".config/gh/hosts.yml", hosts),
+        ("aws", ".aws/config", aws(homes, known)),
     ]
 }
 
@@ -202,6 +214,24 @@ fn gh(known: &[KnownCredential]) -> Option<String> {
         ));
     }
     (!text.is_empty()).then_some(text)
+}
+
+/// A profile for each access key of AWS; the first is the default one.
+fn aws(homes: &Homes, known: &[KnownCredential]) -> Option<String> {
+    let names: BTreeSet<&str> = known
+        .iter()
+        .filter(|one| one.stands_in(AWS))
+        .map(|one| one.name.as_str())
+        .collect();
+    let first = known.iter().find(|one| one.stands_in(AWS))?.name.as_str();
+    let profile = |head: String, name: &str| {
+        format!(
+            "[{head}]\ncredential_process = {} aws-credentials {name}\n",
+            homes.program.display()
+        )
+    };
+    let others = names.iter().map(|name| profile(format!("profile {name}"), name));
+    Some(profile("default".to_owned(), first) + &others.collect::<String>())
 }
 
 /// What stands between blanks in a netrc: anything else would be read as something else.

@@ -1,5 +1,5 @@
 //! The helpers that tools start to log in: of git, Docker and cargo. Each answers with a placeholder, for bound hosts only.
-use super::binding::{find, host_of};
+use super::binding::{AWS, find, host_of};
 use super::check;
 use crate::wire::KnownCredential;
 use serde::Deserialize;
@@ -23,6 +23,9 @@ pub enum Helper {
     Docker,
     /// cargo's credential provider (RFC 2730): JSON lines.
     Cargo,
+    /// The process that AWS's tools start for an access key ("Sourcing credentials with an external process"): the credential's
+    /// name on the command line.
+    Aws,
     /// The check of what is about to be committed.
     Commit,
 }
@@ -51,6 +54,7 @@ impl Helper {
             Self::Git => git(action, &mut input.take(QUESTION), &mut output, known),
             Self::Docker => docker(action, &mut input.take(QUESTION), &mut output, known),
             Self::Cargo => cargo(&mut input, &mut output, known),
+            Self::Aws => aws(arguments.first(), &mut output, known),
             Self::Commit => check::staged(&known().unwrap_or_default(), &mut io::stderr().lock()),
         }
     }
@@ -196,6 +200,45 @@ fn cargo(
     }
 }
 
+/// The parts of an access key, by the ends of their variables and, where there are none, in this order.
+const PARTS: [(&str, &str); 3] = [
+    ("_ACCESS_KEY_ID", "AccessKeyId"),
+    ("_SECRET_ACCESS_KEY", "SecretAccessKey"),
+    ("_SESSION_TOKEN", "SessionToken"),
+];
+
+/// The named access key, or the first one.
+fn aws(
+    name: Option<&String>,
+    output: &mut impl Write,
+    known: impl FnOnce() -> io::Result<Known>,
+) -> io::Result<u8> {
+    let known = known()?;
+    let mut keys = known.iter().filter(|one| one.stands_in(AWS));
+    let name = match name {
+        Some(name) => name.as_str(),
+        None => keys.clone().next().map_or("", |one| one.name.as_str()),
+    };
+    let mut answer = serde_json::Map::from_iter([("Version".to_owned(), 1.into())]);
+    for (number, one) in keys.by_ref().filter(|one| one.name == name).enumerate() {
+        let by_end = one
+            .env
+            .as_ref()
+            .and_then(|env| PARTS.iter().find(|(end, _)| env.ends_with(end)));
+        if let Some((_, part)) = by_end.or_else(|| PARTS.get(number)) {
+            answer.insert((*part).to_owned(), one.placeholder.clone().into());
+        }
+    }
+    if answer.len() < 3 {
+        return Err(io::Error::other(format!(
+            "no access key `{}` is bound to this run; `sallyport-shim secret ls` tells which credentials are",
+            name.escape_debug()
+        )));
+    }
+    writeln!(output, "{}", serde_json::Value::from(answer))?;
+    Ok(ANSWERED)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,6 +322,38 @@ mod tests {
             ask(|input, output| docker("store", input, output, known), "{}").0,
             1
         );
+    }
+
+    #[test]
+    fn an_access_key_of_aws_is_given_in_its_parts() {
+        let part = |env: Option<&str>, placeholder: &str| KnownCredential {
+            name: "aws".into(),
+            env: env.map(str::to_owned),
+            places: vec![AWS.into()],
+            placeholder: placeholder.into(),
+            ..KnownCredential::default()
+        };
+        let named = || {
+            Ok(vec![
+                part(Some("AWS_SECRET_ACCESS_KEY"), "ph-secret"),
+                part(Some("AWS_ACCESS_KEY_ID"), "ph-id"),
+                part(Some("AWS_SESSION_TOKEN"), "ph-token"),
+            ])
+        };
+        let (_, answer) = ask(|_, output| aws(None, output, named), "");
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        let expected = serde_json::json!({
+            "Version": 1, "AccessKeyId": "ph-id", "SecretAccessKey": "ph-secret", "SessionToken": "ph-token",
+        });
+        assert_eq!(answer, expected);
+        let unnamed = || Ok(vec![part(None, "ph-id"), part(None, "ph-secret")]);
+        let (_, answer) = ask(|_, output| aws(Some(&"aws".to_owned()), output, unnamed), "");
+        assert!(
+            answer.contains("\"AccessKeyId\":\"ph-id\"") && !answer.contains("Token"),
+            "{answer}"
+        );
+        let other = aws(Some(&"other".to_owned()), &mut Vec::new(), named).unwrap_err();
+        assert!(other.to_string().contains("no access key `other`"), "{other}");
     }
 
     #[test]

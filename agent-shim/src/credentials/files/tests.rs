@@ -107,9 +107,13 @@ fn the_systems_settings_of_git_are_kept_and_include_ours_once() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("etc")).unwrap();
     fs::write(folder.path().join("etc/gitconfig"), "[core]\n\tabbrev = 12\n").unwrap();
+    fs::create_dir_all(folder.path().join("usr/local/bin")).unwrap();
+    fs::write(folder.path().join("usr/local/bin/git"), "").unwrap();
     for _ in 0..2 {
         install(&homes(&folder), &[]);
     }
+    let beside = read(&folder, "usr/local/etc/gitconfig").unwrap();
+    assert!(beside.contains("path = /etc/sallyport/gitconfig"), "{beside}");
     let system = read(&folder, "etc/gitconfig").unwrap();
     assert!(system.starts_with("[core]\n\tabbrev = 12\n"));
     assert_eq!(system.matches("[include]").count(), 1, "{system}");
