@@ -3,6 +3,7 @@ use crate::audit::records::Range;
 use crate::downstream::wanted::{SessionListener, Wanted};
 use crate::names::server::NameServer;
 use crate::secret::source::Variables;
+use crate::secret::store::{CREDENTIAL, Keys, Passphrase};
 use crate::start::{RootFiles, Serve, SourcesFile};
 use crate::telemetry::Export;
 use crate::upstream::{Direct, ParentSpec};
@@ -12,6 +13,7 @@ use ipnet::IpNet;
 use sallyport_policy::Host;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use zeroize::Zeroizing;
 
 /// Address of the collector, as OpenTelemetry calls it everywhere.
 const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -32,6 +34,13 @@ pub struct Arguments {
         default_value = "info"
     )]
     log: String,
+    /// File with the passphrase of the local store, where it has one; else the systemd credential `sallyport-passphrase` is read, or
+    /// the terminal asks
+    #[arg(long, global = true, value_name = "FILE", env = "SALLYPORT_PASSPHRASE_FILE")]
+    passphrase_file: Option<PathBuf>,
+    /// Key file of the local store, if not STATE/secrets.key
+    #[arg(long, global = true, value_name = "FILE", env = "SALLYPORT_SECRETS_KEY")]
+    secrets_key: Option<PathBuf>,
     #[command(subcommand)]
     command: RawCommand,
 }
@@ -138,6 +147,20 @@ pub enum SecretCommand {
         /// Name
         name: String,
     },
+    /// Replace a value by the one that comes on standard input; runs use it at once
+    Rotate {
+        /// Name
+        name: String,
+    },
+    /// Seal the whole store under another key: a new key file, or a passphrase
+    Rekey {
+        /// Under a passphrase, which the terminal asks for
+        #[arg(long)]
+        passphrase: bool,
+        /// Under the passphrase in this file
+        #[arg(long, value_name = "FILE", conflicts_with = "passphrase")]
+        new_passphrase_file: Option<PathBuf>,
+    },
 }
 
 /// What to do with the authorities.
@@ -200,6 +223,8 @@ pub struct Config {
     pub state: PathBuf,
     /// Filter of the log on standard error.
     pub log: String,
+    /// What opens the local store.
+    pub keys: Keys,
     /// What to do.
     pub command: Command,
 }
@@ -262,6 +287,7 @@ impl Arguments {
                     }),
                     dns: raw.dns,
                     sources: SourcesFile(raw.sources),
+                    keys: Keys::default(),
                     // What is no text cannot be a secret for a header, and is left out.
                     variables: Variables::from_environment(std::env::vars_os().filter_map(
                         |(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)),
@@ -280,8 +306,27 @@ impl Arguments {
         Ok(Config {
             state,
             log: self.log,
+            keys: Keys {
+                file: self.secrets_key,
+                passphrase: passphrase(self.passphrase_file)?,
+            },
             command,
         })
+    }
+}
+
+/// The passphrase in a file that is named, or among the service's credentials.
+fn passphrase(named: Option<PathBuf>) -> Result<Option<Passphrase>, ConfigError> {
+    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+    let credential = credentials
+        .map(|folder| folder.join(CREDENTIAL))
+        .filter(|path| path.exists());
+    let Some(path) = named.or(credential) else {
+        return Ok(None);
+    };
+    match std::fs::read(&path).map(Zeroizing::new) {
+        Ok(text) => Ok(Some(Passphrase::given(&text))),
+        Err(error) => Err(ConfigError::File { path, error }),
     }
 }
 

@@ -30,6 +30,7 @@ pub mod start;
 pub mod state_file;
 pub mod stream;
 pub mod telemetry;
+pub mod terminal;
 pub mod tls;
 pub mod tunnel;
 pub mod turns;

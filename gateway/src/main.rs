@@ -7,9 +7,11 @@ use sallyport_gateway::config::{Arguments, CaCommand, Command, Config, SecretCom
 use sallyport_gateway::limits::Limits;
 use sallyport_gateway::log;
 use sallyport_gateway::secret::source::without_line_end;
+use sallyport_gateway::secret::store::{Cost, Keys, NewKey, Passphrase};
 use sallyport_gateway::secret::{LONGEST_VALUE, SecretStore, Value};
 use sallyport_gateway::start::{self, Serve, StartError};
 use sallyport_gateway::telemetry::Telemetry;
+use sallyport_gateway::terminal;
 use sallyport_gateway::tls::authorities;
 use sallyport_gateway::upstream;
 use std::io::{ErrorKind, IsTerminal, Read, Write};
@@ -47,10 +49,14 @@ fn main() -> ExitCode {
 fn run(config: Config) -> anyhow::Result<()> {
     keep_memory_inside()?;
     match config.command {
-        Command::Serve(serve) => run_serve(&config.state, *serve, &config.log),
+        Command::Serve(serve) => {
+            let keys = unlocking(&config.state, config.keys)?;
+            run_serve(&config.state, Serve { keys, ..*serve }, &config.log)
+        }
         Command::Secret(command) => {
             start::prepare(&config.state)?;
-            secret(&config.state, command)
+            let keys = unlocking(&config.state, config.keys)?;
+            secret(&config.state, keys, command)
         }
         Command::Ca(command) => {
             start::prepare(&config.state)?;
@@ -98,16 +104,74 @@ fn run_serve(state: &Path, serve: Serve, log: &str) -> anyhow::Result<()> {
     Ok(served?)
 }
 
-fn secret(state: &Path, command: SecretCommand) -> anyhow::Result<()> {
-    let store = SecretStore::open(state)?;
+/// What opens the store; where it wants a passphrase that nobody gave, the terminal asks.
+fn unlocking(state: &Path, keys: Keys) -> anyhow::Result<Keys> {
+    if keys.passphrase.is_some() || !SecretStore::needs_passphrase(state)? {
+        return Ok(keys);
+    }
+    let typed = terminal::ask("passphrase of the store: ").context("the terminal cannot be asked")?;
+    Ok(Keys {
+        passphrase: typed.map(|text| Passphrase::given(&text)),
+        ..keys
+    })
+}
+
+/// The value that comes on standard input.
+fn given() -> anyhow::Result<Value> {
+    let mut input = Zeroizing::new(Vec::with_capacity(LONGEST_VALUE + 3));
+    std::io::stdin()
+        .take(LONGEST_VALUE as u64 + 3)
+        .read_to_end(&mut input)
+        .context("the value cannot be read from standard input")?;
+    Ok(Value::new(without_line_end(&input).to_vec()))
+}
+
+/// The passphrase for a store from now on: from a file, or typed twice.
+fn new_passphrase(file: Option<&Path>) -> anyhow::Result<Passphrase> {
+    if let Some(file) = file {
+        let text = std::fs::read(file).map(Zeroizing::new);
+        let text = text.with_context(|| format!("`{}` cannot be read", file.display()))?;
+        return Ok(Passphrase::new(&text)?);
+    }
+    let ask = |prompt: &str| -> anyhow::Result<Passphrase> {
+        let typed = terminal::ask(prompt)?;
+        let typed = typed.context("there is no terminal to ask: use `--new-passphrase-file FILE`")?;
+        Ok(Passphrase::new(&typed)?)
+    };
+    let (first, again) = (ask("new passphrase: ")?, ask("again: ")?);
+    anyhow::ensure!(
+        first.is_same(&again),
+        "the two are not the same; nothing was changed"
+    );
+    Ok(first)
+}
+
+fn secret(state: &Path, keys: Keys, command: SecretCommand) -> anyhow::Result<()> {
+    let store = SecretStore::open_with(state, keys)?;
     match command {
-        SecretCommand::Set { name } => {
-            let mut input = Zeroizing::new(Vec::with_capacity(LONGEST_VALUE + 3));
-            std::io::stdin()
-                .take(LONGEST_VALUE as u64 + 3)
-                .read_to_end(&mut input)
-                .context("the value cannot be read from standard input")?;
-            store.set(&name, Value::new(without_line_end(&input).to_vec()))?;
+        SecretCommand::Set { name } => store.set(&name, given()?)?,
+        SecretCommand::Rotate { name } => {
+            store.rotate(&name, given()?)?;
+            say(&format!(
+                "`{name}` has another value: runs use it from their next request on, and the one before is still taken out of answers"
+            ))?;
+        }
+        SecretCommand::Rekey {
+            passphrase,
+            new_passphrase_file,
+        } => {
+            let by_passphrase = passphrase || new_passphrase_file.is_some();
+            store.rekey(match by_passphrase {
+                true => NewKey::Passphrase(new_passphrase(new_passphrase_file.as_deref())?, Cost::default()),
+                false => NewKey::File,
+            })?;
+            say(&format!("the store opens with {}", store.key_in_words()?))?;
+            if by_passphrase {
+                say(
+                    "a gateway that runs needs the passphrase at its next start, and until then reads no value anew",
+                )?;
+            }
+            return Ok(());
         }
         SecretCommand::List => {
             for name in store.names()? {

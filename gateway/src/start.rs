@@ -19,6 +19,7 @@ use crate::names::resolve::Resolver;
 use crate::names::server::NameServer;
 use crate::secret::live::Keeper;
 use crate::secret::source::Variables;
+use crate::secret::store::Keys;
 use crate::secret::{SecretStore, Sources};
 use crate::session::Sessions;
 use crate::ssh::host_key::HostKey;
@@ -77,6 +78,8 @@ pub struct Serve {
     pub variables: Variables,
     /// The file that names services secrets are fetched from.
     pub sources: SourcesFile,
+    /// What opens the local store.
+    pub keys: Keys,
 }
 
 /// The line on standard output that says that every socket listens.
@@ -197,7 +200,7 @@ pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {
 async fn open(state: &Path, serve: Serve, stop: CancellationToken) -> Result<Parts, StartError> {
     let authorities = Arc::new(Authorities::open(&state.join(CA), &serve.ca_permitted)?);
     let ssh_host_key = Arc::new(HostKey::open(state)?);
-    let store = Arc::new(SecretStore::open(state)?);
+    let store = Arc::new(SecretStore::open_with(state, serve.keys)?);
     let limits = Limits::default();
     let variables = serve.variables;
     let (fetched_from, secrets) =

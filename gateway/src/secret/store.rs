@@ -1,85 +1,115 @@
-//! The local encrypted store: names and values in one file, AES-256-GCM under a key file beside it.
+//! The local encrypted store: names and values in one file, AES-256-GCM under a key of its own.
 //!
-//! `secrets.key` holds 32 random bytes, mode 0600, made at first start. `secrets.enc` holds a line that names the format,
-//! a nonce, and the sealed entries; it is replaced whole, by rename. A file that does not open with the key is left alone.
+//! `secrets.enc` holds a head, a nonce, and the sealed entries; it is replaced whole, by rename. The head is a line that names the
+//! format and, where the key is made from a passphrase, a line that says how; else the key is a file of 32 random bytes, mode 0600,
+//! made at first start. A file that does not open with the key is left alone.
+//!
+//! Whatever is interrupted, one key opens the file: a new key file is first put beside the old one (`secrets.key.next`), then the
+//! entries are sealed with it, then it takes the old one's place.
 use super::Value;
-use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
+use key::{Key, Recipe};
 use rustix::fs::{FlockOperation, flock};
-use std::collections::BTreeMap;
+use sealed::{Entries, parts};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use zeroize::Zeroizing;
+use std::sync::{Mutex, PoisonError};
 
-const FORMAT: &[u8] = b"sallyport-secrets-1\n";
-const NONCE: usize = 12;
-const KEY: usize = 32;
+mod error;
+mod key;
+mod sealed;
+
+pub use error::{CREDENTIAL, StoreError};
+pub use key::{Cost, Keys, NewKey, Passphrase};
 
 /// The store. Each call reads or replaces the file, so that what another process set is seen.
 #[derive(Debug)]
 pub struct SecretStore {
     folder: PathBuf,
+    keys: Keys,
+    /// The key that was made from the passphrase last, since making it is slow on purpose.
+    made: Mutex<Option<(Recipe, Key)>>,
 }
-
-/// Why the store did not do what was asked. The operator's to mend, except `Name` and `Size`.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// A file could not be read or written.
-    #[error("`{}`: {error}", .path.display())]
-    File {
-        /// Path.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The key is of the wrong size, or missing while there are secrets.
-    #[error("`{}` {what}; put the right key back, or move `secrets.enc` away to begin anew", .path.display())]
-    Key {
-        /// Path of the key.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: &'static str,
-    },
-    /// The file does not open.
-    #[error("`{}` does not open with the key beside it: another store's key, or the file was changed; nothing was overwritten", .0.display())]
-    Sealed(PathBuf),
-    /// Not a name.
-    #[error("`{0}` is not a secret's name: 1 to 128 letters, digits, `.`, `_` and `-`")]
-    Name(String),
-    /// Not a value.
-    #[error("a secret's value has {least} to {most} bytes, not {given}", least = super::SHORTEST_VALUE, most = super::LONGEST_VALUE)]
-    Size {
-        /// Bytes given.
-        given: usize,
-    },
-    /// The system failed at sealing.
-    #[error("the cryptographic library failed; nothing was written")]
-    Crypto,
-}
-
-type Entries = BTreeMap<String, Value>;
 
 impl SecretStore {
-    /// Opens the store in a folder; makes the key where there is neither key nor store. Fails where the file does not open.
+    /// Opens the store in a folder, with a key file beside it; see [`Self::open_with`].
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        Self::open_with(folder, Keys::default())
+    }
+
+    /// Opens the store in a folder; makes the key file where there is neither key nor store. Fails where the file does not open.
+    /// A change of keys that was interrupted is brought to its end.
+    pub fn open_with(folder: &Path, keys: Keys) -> Result<Self, StoreError> {
         let store = Self {
             folder: folder.to_owned(),
+            keys,
+            made: Mutex::new(None),
         };
         let _lock = store.lock()?;
-        if !store.key_path().exists() {
-            if store.data_path().exists() {
+        let (key, next) = (store.key_path(), store.next_path());
+        if store.head()?.is_none() && !key.exists() {
+            if next.exists() {
+                store.rename(&next, &key)?;
+            } else if store.data_path().exists() {
                 return Err(StoreError::Key {
-                    path: store.key_path(),
+                    path: key,
                     what: "is missing while there are secrets",
                 });
+            } else {
+                store.replace(&key, Key::random()?.bytes())?;
             }
-            let mut key = Zeroizing::new([0; KEY]);
-            aws_lc_rs::rand::fill(&mut *key).map_err(|_| StoreError::Crypto)?;
-            store.replace(&store.key_path(), &*key)?;
         }
         store.entries()?;
+        store.settle()?;
         Ok(store)
+    }
+
+    /// Whether a store in this folder opens by a passphrase only.
+    pub fn needs_passphrase(folder: &Path) -> Result<bool, StoreError> {
+        let store = Self {
+            folder: folder.to_owned(),
+            keys: Keys::default(),
+            made: Mutex::new(None),
+        };
+        Ok(store.head()?.is_some())
+    }
+
+    /// How the key is made, in words for people.
+    pub fn key_in_words(&self) -> Result<String, StoreError> {
+        Ok(match self.head()? {
+            Some(recipe) => format!("a passphrase, by {recipe}"),
+            None => format!("the key file `{}`", self.key_path().display()),
+        })
+    }
+
+    /// Seals everything under another key. Durable when it returns; one of the two keys opens the file at every moment.
+    pub fn rekey(&self, new: NewKey) -> Result<(), StoreError> {
+        let _lock = self.lock()?;
+        let entries = self.entries()?;
+        match new {
+            NewKey::File => {
+                let (key, next) = (Key::random()?, self.next_path());
+                self.replace(&next, key.bytes())?;
+                self.seal_with(&entries, None, &key)?;
+                self.rename(&next, &self.key_path())
+            }
+            NewKey::Passphrase(passphrase, cost) => {
+                let recipe = Recipe::fresh(cost)?;
+                let key = recipe.make(&passphrase)?;
+                self.seal_with(&entries, Some(&recipe), &key)?;
+                self.settle()
+            }
+        }
+    }
+
+    /// Replaces the value of a name that has one. Durable when it returns.
+    pub fn rotate(&self, name: &str, value: Value) -> Result<(), StoreError> {
+        match self.value(name)? {
+            None => Err(StoreError::Unknown(shown(name))),
+            Some(old) if old.is_same(&value) => Err(StoreError::Same(shown(name))),
+            Some(_) => self.set(name, value),
+        }
     }
 
     /// The value of a name, if it is set.
@@ -116,7 +146,35 @@ impl SecretStore {
     }
 
     fn key_path(&self) -> PathBuf {
-        self.folder.join("secrets.key")
+        let beside = || self.folder.join("secrets.key");
+        self.keys.file.clone().unwrap_or_else(beside)
+    }
+
+    /// A key file that takes the place of the other once the entries are sealed with it.
+    fn next_path(&self) -> PathBuf {
+        let mut path = self.key_path().into_os_string();
+        path.push(".next");
+        path.into()
+    }
+
+    /// Removes what a change of keys left behind: a new key that nothing was sealed with, an old one that opens nothing any more.
+    fn settle(&self) -> Result<(), StoreError> {
+        let (key, next) = (self.key_path(), self.next_path());
+        if self.head()?.is_some() {
+            self.remove_file(&next)?;
+            // A key file elsewhere is the operator's own.
+            return match self.keys.file {
+                Some(_) => Ok(()),
+                None => self.remove_file(&key),
+            };
+        }
+        if !next.exists() {
+            return Ok(());
+        }
+        match self.read_with(&Key::read(&key)?)? {
+            Some(_) => self.remove_file(&next),
+            None => self.rename(&next, &key),
+        }
     }
 
     fn data_path(&self) -> PathBuf {
@@ -140,49 +198,104 @@ impl SecretStore {
         Ok(file)
     }
 
-    fn cipher(&self) -> Result<RandomizedNonceKey, StoreError> {
-        let path = self.key_path();
-        let mut key = Zeroizing::new(Vec::new());
-        File::open(&path)
-            .and_then(|file| file.take(KEY as u64 + 1).read_to_end(&mut key))
-            .map_err(|error| StoreError::File {
-                path: path.clone(),
-                error,
-            })?;
-        if key.len() != KEY {
-            return Err(StoreError::Key {
-                path,
-                what: "is not 32 bytes long",
-            });
+    /// How the key is made; none where it is a file, or where there is no store yet.
+    fn head(&self) -> Result<Option<Recipe>, StoreError> {
+        let Some(sealed) = self.sealed()? else {
+            return Ok(None);
+        };
+        Ok(parts(&sealed)
+            .ok_or_else(|| StoreError::Sealed(self.data_path()))?
+            .recipe)
+    }
+
+    fn sealed(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        let path = self.data_path();
+        match std::fs::read(&path) {
+            Ok(sealed) => Ok(Some(sealed)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StoreError::File { path, error }),
         }
-        RandomizedNonceKey::new(&AES_256_GCM, &key).map_err(|_| StoreError::Crypto)
     }
 
     fn entries(&self) -> Result<Entries, StoreError> {
-        let path = self.data_path();
-        let sealed = match std::fs::read(&path) {
-            Ok(sealed) => sealed,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entries::new()),
-            Err(error) => return Err(StoreError::File { path, error }),
+        let Some(sealed) = self.sealed()? else {
+            return Ok(Entries::new());
         };
-        let damaged = || StoreError::Sealed(path.clone());
-        let body = sealed.strip_prefix(FORMAT).ok_or_else(damaged)?;
-        let (nonce, body) = body.split_first_chunk::<NONCE>().ok_or_else(damaged)?;
-        let mut body = Zeroizing::new(body.to_vec());
-        let plain = self
-            .cipher()?
-            .open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::from(FORMAT), &mut body)
-            .map_err(|_| damaged())?;
-        decode(plain).ok_or_else(damaged)
+        let damaged = || StoreError::Sealed(self.data_path());
+        let parts = parts(&sealed).ok_or_else(damaged)?;
+        if let Some(recipe) = &parts.recipe {
+            let key = self.made(recipe)?;
+            return parts
+                .open(&key)
+                .ok_or_else(|| StoreError::Passphrase(self.data_path()));
+        }
+        let key = Key::read(&self.key_path());
+        if let Some(entries) = key.as_ref().ok().and_then(|key| parts.open(key)) {
+            return Ok(entries);
+        }
+        // Between two steps of another process that changes the key.
+        let next = self.next_path();
+        if next.exists()
+            && let Some(entries) = parts.open(&Key::read(&next)?)
+        {
+            return Ok(entries);
+        }
+        key.and_then(|_| Err(damaged()))
     }
 
+    /// The entries, if the file is one whose key is this.
+    fn read_with(&self, key: &Key) -> Result<Option<Entries>, StoreError> {
+        Ok(match self.sealed()? {
+            Some(sealed) => parts(&sealed).and_then(|parts| parts.open(key)),
+            None => Some(Entries::new()),
+        })
+    }
+
+    /// The key of the passphrase that was given, by this recipe.
+    fn made(&self, recipe: &Recipe) -> Result<Key, StoreError> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, key)) = made.as_ref()
+            && known == recipe
+        {
+            return Ok(key.again());
+        }
+        let Some(passphrase) = &self.keys.passphrase else {
+            return Err(StoreError::Locked(self.data_path()));
+        };
+        let key = recipe.make(passphrase)?;
+        *made = Some((recipe.clone(), key.again()));
+        Ok(key)
+    }
+
+    /// Seals under the key that the file has.
     fn seal(&self, entries: &Entries) -> Result<(), StoreError> {
-        let mut body = encode(entries);
-        let nonce = self
-            .cipher()?
-            .seal_in_place_append_tag(Aad::from(FORMAT), &mut *body)
-            .map_err(|_| StoreError::Crypto)?;
-        self.replace(&self.data_path(), &[FORMAT, nonce.as_ref(), &body].concat())
+        match self.head()? {
+            Some(recipe) => self.seal_with(entries, Some(&recipe), &self.made(&recipe)?),
+            None => self.seal_with(entries, None, &Key::read(&self.key_path())?),
+        }
+    }
+
+    fn seal_with(&self, entries: &Entries, recipe: Option<&Recipe>, key: &Key) -> Result<(), StoreError> {
+        self.replace(&self.data_path(), &sealed::seal(entries, recipe, key)?)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
+        std::fs::rename(from, to)
+            .and_then(|()| sync_folder(to))
+            .map_err(|error| StoreError::File {
+                path: to.to_owned(),
+                error,
+            })
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), StoreError> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::File {
+                path: path.to_owned(),
+                error,
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Puts a whole file in place: written beside, synced, renamed, the folder synced.
@@ -199,12 +312,20 @@ impl SecretStore {
             file.write_all(content)?;
             file.sync_all()?;
             std::fs::rename(&beside, path)?;
-            File::open(&self.folder)?.sync_all()
+            sync_folder(path)
         };
         write().map_err(|error| StoreError::File {
             path: path.to_owned(),
             error,
         })
+    }
+}
+
+/// What was put into a folder is there after a power cut.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
     }
 }
 
@@ -214,162 +335,12 @@ pub(super) fn check_name(name: &str) -> Result<(), StoreError> {
     if (1..=128).contains(&name.len()) && name.bytes().all(fine) {
         return Ok(());
     }
-    Err(StoreError::Name(
-        name.chars().take(128).flat_map(char::escape_default).collect(),
-    ))
+    Err(StoreError::Name(shown(name)))
 }
 
-/// Name and value, each behind its length (32 bits, big-endian).
-fn encode(entries: &Entries) -> Zeroizing<Vec<u8>> {
-    let size: usize = entries
-        .iter()
-        .map(|(name, value)| 8 + name.len() + value.bytes().len())
-        .sum();
-    // Room for the tag too, so that nothing is moved and left behind.
-    let mut plain = Zeroizing::new(Vec::with_capacity(size + AES_256_GCM.tag_len()));
-    for (name, value) in entries {
-        for part in [name.as_bytes(), value.bytes()] {
-            plain.extend_from_slice(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_be_bytes());
-            plain.extend_from_slice(part);
-        }
-    }
-    plain
-}
-
-fn decode(mut plain: &[u8]) -> Option<Entries> {
-    let mut entries = Entries::new();
-    while !plain.is_empty() {
-        let mut part = || -> Option<&[u8]> {
-            let (length, rest) = plain.split_first_chunk::<4>()?;
-            let (part, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
-            plain = rest;
-            Some(part)
-        };
-        let name = std::str::from_utf8(part()?).ok()?.to_owned();
-        let value = Value::new(part()?.to_vec());
-        entries.insert(name, value);
-    }
-    Some(entries)
+fn shown(name: &str) -> String {
+    name.chars().take(128).flat_map(char::escape_default).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn value(text: &str) -> Value {
-        Value::new(text.as_bytes().to_vec())
-    }
-
-    #[test]
-    fn what_is_set_is_read_back_after_reopening_and_nothing_lies_in_clear() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = SecretStore::open(folder.path()).unwrap();
-        store.set("forge", value("open sesame")).unwrap();
-        store.set("forge", value("shut sesame")).unwrap();
-        store.set("model.key-1", value("0123456789")).unwrap();
-        let again = SecretStore::open(folder.path()).unwrap();
-        assert_eq!(again.names().unwrap(), ["forge", "model.key-1"]);
-        assert_eq!(again.value("forge").unwrap().unwrap().bytes(), b"shut sesame");
-        assert!(again.remove("forge").unwrap());
-        assert!(!again.remove("forge").unwrap());
-        assert!(store.value("forge").unwrap().is_none());
-        for file in std::fs::read_dir(folder.path()).unwrap() {
-            let file = file.unwrap();
-            assert_eq!(
-                file.metadata().unwrap().permissions().mode() & 0o777,
-                0o600,
-                "{file:?}"
-            );
-            let content = std::fs::read(file.path()).unwrap();
-            assert!(
-                !content.windows(10).any(|window| window == b"0123456789"),
-                "{file:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_foreign_key_is_named_and_nothing_is_overwritten() {
-        let folder = tempfile::tempdir().unwrap();
-        SecretStore::open(folder.path())
-            .unwrap()
-            .set("forge", value("open sesame"))
-            .unwrap();
-        let before = std::fs::read(folder.path().join("secrets.enc")).unwrap();
-        std::fs::write(folder.path().join("secrets.key"), [7; 32]).unwrap();
-        let error = SecretStore::open(folder.path()).unwrap_err();
-        assert!(matches!(error, StoreError::Sealed(_)), "{error}");
-        assert_eq!(std::fs::read(folder.path().join("secrets.enc")).unwrap(), before);
-    }
-
-    #[test]
-    fn any_changed_byte_is_noticed() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = SecretStore::open(folder.path()).unwrap();
-        store.set("forge", value("open sesame")).unwrap();
-        let path = folder.path().join("secrets.enc");
-        let whole = std::fs::read(&path).unwrap();
-        for at in 0..whole.len() {
-            let mut torn = whole.clone();
-            torn[at] ^= 1;
-            std::fs::write(&path, torn).unwrap();
-            assert!(
-                matches!(store.value("forge"), Err(StoreError::Sealed(_))),
-                "byte {at}"
-            );
-        }
-        std::fs::write(&path, &whole[..20]).unwrap();
-        assert!(matches!(
-            store.set("other", value("open sesame")),
-            Err(StoreError::Sealed(_))
-        ));
-        assert_eq!(std::fs::read(&path).unwrap(), whole[..20]);
-    }
-
-    #[test]
-    fn a_missing_key_is_not_made_anew_over_secrets() {
-        let folder = tempfile::tempdir().unwrap();
-        SecretStore::open(folder.path())
-            .unwrap()
-            .set("forge", value("open sesame"))
-            .unwrap();
-        std::fs::remove_file(folder.path().join("secrets.key")).unwrap();
-        assert!(matches!(
-            SecretStore::open(folder.path()),
-            Err(StoreError::Key { .. })
-        ));
-        std::fs::write(folder.path().join("secrets.key"), b"short").unwrap();
-        assert!(matches!(
-            SecretStore::open(folder.path()),
-            Err(StoreError::Key { .. })
-        ));
-    }
-
-    #[test]
-    fn names_and_sizes_are_checked() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = SecretStore::open(folder.path()).unwrap();
-        assert!(matches!(
-            store.set("../x", value("open sesame")),
-            Err(StoreError::Name(_))
-        ));
-        assert!(matches!(
-            store.set("", value("open sesame")),
-            Err(StoreError::Name(_))
-        ));
-        assert!(matches!(
-            store.set("x", value("short")),
-            Err(StoreError::Size { given: 5 })
-        ));
-        let long = Value::new(vec![b'x'; super::super::LONGEST_VALUE + 1]);
-        assert!(matches!(store.set("x", long), Err(StoreError::Size { .. })));
-    }
-
-    #[test]
-    fn a_folder_that_cannot_be_written_is_named() {
-        let error = SecretStore::open(Path::new("/proc/nothing"))
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("/proc/nothing"), "{error}");
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
 mod names;
 mod running;
+mod store;
 
 use running::{Running, fails_with, output, program, spec};
 use std::io::{Read, Write};

@@ -3,7 +3,7 @@
 use super::Failure;
 use crate::state_dir::StateDir;
 use crate::up::gateway_command;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus, Stdio};
 
 #[derive(Debug, clap::Args)]
@@ -26,14 +26,40 @@ enum Command {
         /// Name
         name: String,
     },
+    /// Replace a value; the new one is read from standard input, and runs use it at once
+    Rotate {
+        /// Name
+        name: String,
+    },
+    /// Seal the store under another key: a new key file, or a passphrase (`SALLYPORT_PASSPHRASE_FILE`, a systemd credential, or the
+    /// terminal give it from then on)
+    Rekey {
+        /// Under a passphrase, which the terminal asks for
+        #[arg(long)]
+        passphrase: bool,
+        /// Under the passphrase in this file
+        #[arg(long, value_name = "FILE", conflicts_with = "passphrase")]
+        new_passphrase_file: Option<PathBuf>,
+    },
 }
 
 pub(super) async fn run(state: &StateDir, args: Args) -> Result<ExitCode, Failure> {
     state.prepare()?;
+    let file;
     let words = match &args.command {
         Command::Set { name } => vec!["secret", "set", name],
         Command::List => vec!["secret", "list"],
         Command::Rm { name } => vec!["secret", "rm", name],
+        Command::Rotate { name } => vec!["secret", "rotate", name],
+        Command::Rekey {
+            new_passphrase_file: Some(path),
+            ..
+        } => {
+            file = path.to_string_lossy();
+            vec!["secret", "rekey", "--new-passphrase-file", &file]
+        }
+        Command::Rekey { passphrase: true, .. } => vec!["secret", "rekey", "--passphrase"],
+        Command::Rekey { .. } => vec!["secret", "rekey"],
     };
     gateway(state, &words, Stdio::inherit()).await
 }
