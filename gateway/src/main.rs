@@ -6,6 +6,7 @@ use sallyport_gateway::audit::records;
 use sallyport_gateway::config::{Arguments, CaCommand, Command, Config, SecretCommand};
 use sallyport_gateway::limits::Limits;
 use sallyport_gateway::log;
+use sallyport_gateway::secret::locked;
 use sallyport_gateway::secret::source::without_line_end;
 use sallyport_gateway::secret::store::{Cost, Keys, NewKey, Passphrase};
 use sallyport_gateway::secret::{LONGEST_VALUE, SecretStore, Value};
@@ -96,7 +97,12 @@ fn run_serve(state: &Path, serve: Serve, log: &str) -> anyhow::Result<()> {
             Some(Telemetry::start(export, roots, limit, runtime)?)
         }
     };
+    // Values of the environment are held before there is a log.
+    let unlocked = locked::fault();
     start_log(log, telemetry.as_ref())?;
+    if let Some(why) = unlocked {
+        tracing::warn!("{why}");
+    }
     let served = runtime.block_on(start::serve(state, serve));
     if let Some(telemetry) = telemetry {
         telemetry.finish();

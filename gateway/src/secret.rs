@@ -7,7 +7,6 @@
 use crate::control::types::AuditRecord;
 use http::{HeaderMap, HeaderValue};
 use sallyport_policy::Place;
-use secrecy::{ExposeSecret, SecretSlice};
 use std::fmt;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -23,6 +22,7 @@ pub(crate) mod forms;
 pub mod guard;
 pub mod leak;
 pub mod live;
+pub mod locked;
 pub mod log_in;
 pub mod pack_guard;
 pub mod placeholder;
@@ -51,6 +51,7 @@ pub use store::SecretStore;
 pub use substitute::Outbound;
 
 use both::Both;
+use locked::Locked;
 use scanner::{Pattern, Scanner};
 
 /// Shortest value that is bound, in bytes: anything shorter would be found by chance in ordinary traffic.
@@ -59,12 +60,12 @@ pub const SHORTEST_VALUE: usize = 8;
 pub const LONGEST_VALUE: usize = 16 * 1024;
 
 /// A secret's value. Wiped when dropped; cannot be printed, cloned or serialised.
-pub struct Value(SecretSlice<u8>);
+pub struct Value(Locked);
 
 impl Value {
     /// Takes a value over; the vector is wiped with it.
     pub fn new(bytes: Vec<u8>) -> Self {
-        Self(SecretSlice::from(bytes))
+        Self(Locked::new(bytes))
     }
     /// How many bytes.
     #[expect(clippy::len_without_is_empty, reason = "only its bounds are asked for")]
@@ -89,7 +90,7 @@ impl Value {
     }
     /// The bytes; only for this module's children.
     pub(in crate::secret) fn bytes(&self) -> &[u8] {
-        self.0.expose_secret()
+        self.0.bytes()
     }
 }
 

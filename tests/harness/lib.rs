@@ -3,6 +3,6 @@ pub mod search;
 pub mod stage;
 pub mod way;
 
-pub use search::files_with;
+pub use search::{files_with, memory_with};
 pub use stage::{Running, Stage};
 pub use way::Way;

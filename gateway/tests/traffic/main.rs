@@ -16,6 +16,7 @@ mod fairness;
 mod fidelity;
 mod fields;
 mod floods;
+mod forged;
 mod frames;
 mod framing;
 mod git;
