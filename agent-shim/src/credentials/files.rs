@@ -266,7 +266,11 @@ fn place(homes: &Homes, name: &str, path: &str, content: Option<&str>) -> io::Re
     }
 }
 
+/// Puts a file in place, unless it is the same already.
 fn write(path: &Path, content: &str, mode: u32) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|there| there == content.as_bytes()) {
+        return Ok(());
+    }
     let path = path
         .to_str()
         .ok_or_else(|| io::Error::other("the path is no text"))?;
