@@ -251,6 +251,8 @@ pub struct KnownCredential {
     pub places: Vec<String>,
     /// The user name that belongs to it.
     pub user: Option<String>,
+    /// Whether it may be shown with each request to its hosts, also where nobody asks for it.
+    pub throughout: bool,
     /// How it may be had where it must be asked for: `policy` or `person`.
     pub lender: Option<String>,
     /// Hosts at which it is lent now.

@@ -1,5 +1,7 @@
 //! Credentials that may be used only once they were asked for: who lends them, and which are lent at a moment.
+use crate::document::{DefaultPart, Effect};
 use crate::host::shown;
+use crate::rule::Rule;
 use crate::weighing::Question;
 use crate::{Credential, Destination, Grant, GrantRefused, Host, Policy, Wanted, Who};
 use serde::{Deserialize, Serialize};
@@ -96,6 +98,22 @@ impl Policy {
             .collect()
     }
 
+    /// Whether every rule that allows something at a credential's hosts takes it there: whoever shows it unasked at each of their
+    /// requests is refused nowhere for that.
+    pub fn is_used_throughout(&self, credential: &str) -> bool {
+        let mut all = self.credentials.iter().enumerate();
+        let Some((number, found)) = all.find(|(_, own)| own.name == credential) else {
+            return false;
+        };
+        let bound = |rule: &&Rule| {
+            let mut hosts = rule.hosts.iter();
+            hosts.any(|host| found.patterns.iter().any(|own| own.overlaps(host)))
+        };
+        let allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow);
+        let by_default = self.layers.iter().any(|plan| plan.default == DefaultPart::Allow);
+        !by_default && allowing.filter(bound).all(|rule| rule.uses.contains(&number))
+    }
+
     /// Who lends a credential that must be asked for: the policy itself, or else a person; none where it need not be.
     pub fn lender(&self, credential: &str) -> Option<Lender> {
         let found = self.credentials.iter().find(|own| own.name == credential)?;
@@ -138,7 +156,7 @@ impl Policy {
         if !credential.admits(&destination) {
             return elsewhere(format!("it is bound to `{}`", credential.hosts.join("`, `")));
         }
-        let takes = |rule: &crate::rule::Rule| {
+        let takes = |rule: &Rule| {
             rule.uses.contains(&number)
                 && rule.unmet_fact(who).is_none()
                 && rule.hosts.iter().any(|pattern| pattern.matches(host))

@@ -148,6 +148,14 @@ fn a_person_lends_what_the_policy_does_not() {
     assert_eq!(policy.lender("deploy"), Some(Lender::Policy));
     assert_eq!(policy.lender("forge"), None);
     assert_eq!(policy.ports_of("deploy"), [443, 8443]);
+    assert!(policy.is_used_throughout("forge"));
+    let more =
+        format!("{POLICY}  - {{id: anonymous, to: {{host: \"*.test\", methods: [GET]}}, effect: allow}}\n");
+    let wider = compile(&more).unwrap();
+    assert!(
+        !wider.is_used_throughout("forge"),
+        "a rule allows the host without it"
+    );
 }
 
 #[test]

@@ -122,10 +122,10 @@ fn contents(homes: &Homes, known: &[KnownCredential]) -> [(&'static str, &'stati
     ]
 }
 
-/// Each host once, with the credential that may be used there rather than one that must be asked for.
+/// Each host once, with the credential that tools may show there with each request, and that may be used there rather than one that must be asked for.
 fn each_host<'k>(known: &'k [KnownCredential], place: &str) -> BTreeMap<&'k str, &'k KnownCredential> {
     let mut hosts: BTreeMap<&str, &KnownCredential> = BTreeMap::new();
-    for one in known.iter().filter(|one| one.stands_in(place)) {
+    for one in known.iter().filter(|one| one.stands_in(place) && one.throughout) {
         for name in one.names() {
             let better = |there: &&KnownCredential| !there.is_usable_at(name) && one.is_usable_at(name);
             if hosts.get(name).is_none_or(better) {

@@ -125,6 +125,9 @@ pub struct CredentialView {
     /// The user name that belongs to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// Whether every rule that allows something at its hosts takes it there, so that it may be shown with each request.
+    #[serde(default)]
+    pub throughout: bool,
     /// Who lends it, where it must be asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lender: Option<Lender>,

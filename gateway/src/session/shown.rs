@@ -45,6 +45,7 @@ impl Session {
             places: credential.places.iter().map(ToString::to_string).collect(),
             purpose: credential.purpose.clone(),
             user: credential.user.clone(),
+            throughout: policy.is_some_and(|policy| policy.is_used_throughout(&credential.name)),
             lender: policy.and_then(|policy| policy.lender(&credential.name)),
             lent_at: lent.map(|grant| grant.host.clone()).collect(),
         }

@@ -43,6 +43,7 @@ fn known(view: CredentialView) -> KnownCredential {
         ports: view.ports,
         places: view.places,
         user: view.user,
+        throughout: view.throughout,
         lender: lender.map(str::to_owned),
         lent_at: view.lent_at,
     }

@@ -131,6 +131,7 @@ impl Door for FakeDoor {
             places: Vec::new(),
             purpose: Some("for tests".into()),
             user: None,
+            throughout: true,
             lender: None,
             lent_at: Vec::new(),
         };

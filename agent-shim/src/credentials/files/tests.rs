@@ -8,6 +8,7 @@ fn known(host: &str, places: &[&str], placeholder: &str) -> KnownCredential {
         hosts: vec![host.into(), format!("*.{host}"), "192.0.2.0/24".into()],
         places: places.iter().map(|place| (*place).to_owned()).collect(),
         placeholder: placeholder.into(),
+        throughout: true,
         ..KnownCredential::default()
     }
 }
@@ -131,4 +132,20 @@ fn what_would_be_read_as_something_else_is_left_out_of_the_netrc() {
     odd.placeholder = "ph-1".into();
     odd.user = Some("a b".into());
     assert_eq!(netrc(&[odd]), None);
+}
+
+#[test]
+fn a_credential_that_not_every_request_may_show_is_left_to_helpers() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut one = known("a.example", &["basic", "bearer"], "ph-1");
+    one.throughout = false;
+    install(&homes(&folder), &[one]);
+    for path in [".netrc", ".npmrc", ".config/gh/hosts.yml"] {
+        assert_eq!(read(&folder, &format!("home/agent/{path}")), None, "{path}");
+    }
+    assert!(
+        read(&folder, "home/agent/.docker/config.json")
+            .unwrap()
+            .contains("a.example")
+    );
 }
