@@ -13,12 +13,10 @@ use std::path::{Path, PathBuf};
 pub fn files_with(folder: &Path, value: &str) -> anyhow::Result<Vec<PathBuf>> {
     anyhow::ensure!(value.len() >= 8, "a value this short is found everywhere");
     let forms = forms(value);
+    let finders: Vec<_> = forms.iter().map(memmem::Finder::new).collect();
     let mut found = Vec::new();
     walk(folder, &mut |path, content| {
-        if forms
-            .iter()
-            .any(|form| content.windows(form.len()).any(|part| part == form.as_slice()))
-        {
+        if finders.iter().any(|finder| finder.find(content).is_some()) {
             found.push(path.to_owned());
         }
     })?;

@@ -17,7 +17,7 @@ fn lay(stage: &Stage, name: &str) -> String {
     let policy = "version: 1\ncredentials:\n  key: {from: {store: probe-key}, hosts: [allowed.test], in: [basic, bearer], env: PROBE_KEY}\n\
                   rules:\n  - {id: allowed, to: {host: allowed.test}, use: [key], effect: allow}\n";
     let script = "curl -s -o /dev/null -H \"Authorization: Bearer $PROBE_KEY\" https://allowed.test/; \
-                  echo placeholder=$PROBE_KEY; for i in $(seq 150); do sleep 0.1; done";
+                  echo placeholder=$PROBE_KEY; for i in $(seq 500); do sleep 0.1; done";
     let turns = serde_json::json!([
         {"tools": [{"bash": {"command": script, "timeout_s": 60}}]},
         {"tools": [{"done": {"summary": "waited", "success": true}}]},
@@ -157,9 +157,15 @@ fn neither_the_keeper_nor_a_machine_holds_a_value_a_key_or_what_is_anothers() {
         let found: Vec<_> = found.iter().filter(|path| !path.ends_with("key")).collect();
         assert!(found.is_empty(), "the value stands in {found:?}");
     }
+    let runs = stage.sallyport(&["ls", "--json"]).output().expect("runs");
+    for run in String::from_utf8(runs.stdout).expect("text").lines() {
+        let run: serde_json::Value = serde_json::from_str(run).expect("a JSON line");
+        let stop = ["stop", run["id"].as_str().expect("an id")];
+        assert!(stage.sallyport(&stop).output().expect("runs").status.success());
+    }
     for run in [one, two] {
-        let (status, printed) = run.finish(LONG).expect("ends");
-        assert!(status.success() && !printed.contains(VALUE), "{printed}");
+        let (_stopped, printed) = run.finish(LONG).expect("ends");
+        assert!(!printed.contains(VALUE), "{printed}");
     }
     up.terminate().expect("a signal");
     let (_, printed) = up.finish(SHORT).expect("ends");
