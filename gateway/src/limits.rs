@@ -99,6 +99,9 @@ pub struct Limits {
     pub farewell: Duration,
     /// Bytes neither way on a tunnel, a database connection or a WebSocket (1 h). Beyond it: closed, a WebSocket with 1001.
     pub tunnel_idle: Duration,
+    /// Bytes of a request's body, decoded, in which secrets are looked for that the gateway does not know (4 MiB), where a policy says
+    /// so. Beyond it: not looked at.
+    pub unknown_secrets: usize,
     /// Bytes of one WebSocket message, inflated (64 MiB). Beyond it: closed with 1009.
     pub websocket_message: u64,
     /// How long one side of a WebSocket may take to answer the other's close, and a client to read its last words (5 s). Beyond
@@ -199,6 +202,7 @@ impl Default for Limits {
             log_in: Duration::from_secs(30),
             farewell: Duration::from_secs(5),
             tunnel_idle: Duration::from_secs(3600),
+            unknown_secrets: 4 << 20,
             websocket_message: 64 << 20,
             websocket_close: Duration::from_secs(5),
             ssh_log_in: Duration::from_secs(60),

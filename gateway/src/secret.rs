@@ -20,6 +20,7 @@ mod dictionary;
 pub mod fill;
 pub(crate) mod forms;
 pub mod guard;
+pub mod head;
 pub mod leak;
 pub mod live;
 pub mod locked;
@@ -32,6 +33,7 @@ pub mod redact;
 mod sampled;
 pub(crate) mod scanner;
 mod sealed;
+mod shapes;
 pub mod sigv4;
 mod skip;
 pub mod source;
@@ -40,15 +42,16 @@ mod ssh_key;
 pub mod store;
 mod stray;
 pub mod substitute;
+mod target;
 
 pub use guard::BodyGuard;
+pub use head::Outbound;
 pub use leak::Leak;
 pub use live::Until;
 pub use pack_guard::PackGuard;
 pub use redact::Redactor;
 pub use source::Sources;
 pub use store::SecretStore;
-pub use substitute::Outbound;
 
 use both::Both;
 use locked::Locked;
@@ -277,18 +280,6 @@ impl SessionSecrets {
     /// Whether there is something to look for in outgoing bodies.
     pub fn guards_bodies(&self) -> bool {
         self.values.is_some() || self.placeholders.is_some()
-    }
-
-    /// A streaming guard for one outgoing body, or none where there is nothing to look for.
-    pub fn body_guard(&self) -> Option<BodyGuard> {
-        if !self.guards_bodies() {
-            return None;
-        }
-        Some(BodyGuard::new(
-            [self.values.clone(), self.placeholders.clone()],
-            self.both.clone(),
-            self.names.clone(),
-        ))
     }
 
     /// Takes values out of every text of a record, so that the log never holds one.

@@ -46,6 +46,17 @@ pub(crate) fn rule_part(part: &RulePart, problems: &mut Vec<Problem>) {
                 .error("`limit` has no meaning in a rule that only denies"),
         );
     }
+    if let Some(leaks) = part
+        .leaks
+        .as_ref()
+        .filter(|_| effect == Effect::Deny && part.terms.is_none())
+    {
+        problems.push(
+            leaks
+                .at
+                .error("`leaks` has no meaning in a rule that only denies"),
+        );
+    }
     private(part, problems);
 }
 

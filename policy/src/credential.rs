@@ -101,6 +101,8 @@ pub enum Place {
     Form(String),
     /// A whole segment of the path.
     Path,
+    /// A string in the JSON of a WebSocket's text messages to the host, by pointer (RFC 6901).
+    WebSocket(String),
     /// The private key with which ssh logs in.
     SshKey,
     /// The password of a log-in that is not HTTP: PostgreSQL, ssh.
@@ -121,6 +123,7 @@ impl fmt::Display for Place {
             Self::Query(name) => write!(f, "query:{name}"),
             Self::Json(pointer) => write!(f, "json:{pointer}"),
             Self::Form(name) => write!(f, "form:{name}"),
+            Self::WebSocket(pointer) => write!(f, "websocket:{pointer}"),
             Self::Path => f.write_str("path"),
             Self::SshKey => f.write_str("ssh-key"),
             Self::Password => f.write_str("password"),

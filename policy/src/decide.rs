@@ -2,6 +2,7 @@
 use crate::decision::Numbers;
 use crate::document::DefaultPart;
 use crate::layer::Layers;
+use crate::leaks::Leaks;
 use crate::policy::LayerPlan;
 use crate::rule::Rule;
 use crate::weighing::{Mode, Question, Standing, Weighed};
@@ -123,11 +124,20 @@ impl Policy {
                 Moment::Ssh(_) | Moment::Postgres(_) => true,
                 Moment::Connect | Moment::Opaque => false,
             },
+            leaks: self.leaks(weighed),
             deciding: verdict.deciding,
             grants: used_up(weighed),
             lifted: grant.map(|grant| Box::new(grant.clone())),
             observed: None,
         }
+    }
+
+    /// What allowing rules and all layers say of secrets.
+    fn leaks(&self, weighed: &Weighed<'_>) -> Leaks {
+        let rules = weighed.telling.iter().filter_map(|number| self.rule(*number));
+        let said = rules.map(|rule| rule.leaks);
+        let plans = self.layers.iter().map(|plan| plan.leaks);
+        said.chain(plans).fold(Leaks::default(), Leaks::and)
     }
 
     fn refusal(

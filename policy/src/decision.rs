@@ -1,6 +1,7 @@
 //! The answer to a request, with its reasons; only `Policy::decide` makes a `Permit`.
 use crate::address::classify;
 use crate::layer::Layers;
+use crate::leaks::Leaks;
 use crate::rule::Rule;
 use crate::wording;
 use crate::{Credential, Destination, Grant, Layer, Limits, Protocol, Request};
@@ -22,10 +23,12 @@ pub struct Permit {
     pub(crate) lent: Vec<usize>,
     /// The rule that is named as the reason; none where the default allows, or where only observation lets pass.
     pub(crate) first: Option<u32>,
-    /// The allowing rules that say more than `allow`: credentials, limits, private ranges. In the policy's order.
+    /// The allowing rules that say more than `allow`: credentials, limits, secrets, private ranges. In the policy's order.
     pub(crate) telling: Numbers,
     /// Whether a credential may be put in at all.
     pub(crate) carries: bool,
+    /// What policies and allowing rules say together of secrets in it.
+    pub(crate) leaks: Leaks,
     /// The layers that allow; a special address must be opened by each.
     pub(crate) deciding: Layers,
     pub(crate) grants: Vec<String>,
@@ -157,6 +160,11 @@ impl Permit {
             .enumerate()
             .filter(move |(number, rule)| !again(*number, &rule.id))
             .filter_map(|(_, rule)| rule.limits.as_ref().map(|limits| (rule.id.as_str(), limits)))
+    }
+    /// What becomes of secrets in it: what the rules that allow it and the policies of all layers say together, the stricter of
+    /// two words.
+    pub fn leaks(&self) -> Leaks {
+        self.leaks
     }
     /// What may pass: at connect `Tls` means that a ClientHello with this name must come, `Tcp` anything.
     pub fn protocol(&self) -> Protocol {

@@ -5,6 +5,7 @@ mod during;
 mod expectations;
 mod git;
 mod known_hosts;
+mod leaks;
 mod limit;
 mod mode;
 mod places;
@@ -20,6 +21,7 @@ mod widen;
 use crate::diagnostic::{At, Position};
 use crate::during::During;
 use crate::known_host::KnownHost;
+use crate::leaks::Leaks;
 use crate::limits::Limits;
 use crate::{Layer, Place, PolicyText, Problem, Source, yaml};
 pub use quantities::parse_duration as read_duration;
@@ -34,6 +36,8 @@ pub(crate) struct Document {
     pub(crate) default: Option<At<DefaultPart>>,
     /// `mode: observe`, where it stands.
     pub(crate) observe: Option<Position>,
+    /// What it says of secrets in whatever is allowed.
+    pub(crate) leaks: Leaks,
     pub(crate) widen: WidenPart,
     pub(crate) include: Vec<At<String>>,
     pub(crate) sets: Vec<SetPart>,
@@ -130,6 +134,7 @@ pub(crate) struct RulePart {
     /// `mode: observe`, where it stands.
     pub(crate) observe: Option<Position>,
     pub(crate) limit: Option<At<Limits>>,
+    pub(crate) leaks: Option<At<Leaks>>,
     pub(crate) during: Option<At<During>>,
     /// Layers below that may allow what this rule refuses.
     pub(crate) widen: Vec<At<Layer>>,
@@ -225,6 +230,7 @@ impl Document {
             file: file.clone(),
             default: None,
             observe: None,
+            leaks: Leaks::default(),
             widen: WidenPart::default(),
             include: Vec::new(),
             sets: Vec::new(),
@@ -246,6 +252,7 @@ impl Document {
             "name",
             "default",
             "mode",
+            "leaks",
             "widen",
             "include",
             "sets",
@@ -298,7 +305,7 @@ impl Document {
         }
     }
 
-    /// `version`, `name`, `default`, `mode`, `widen`.
+    /// `version`, `name`, `default`, `mode`, `leaks`, `widen`.
     fn head(&mut self, fields: &mut Fields, reader: &mut Reader<'_>) {
         match fields
             .take("version")
@@ -325,6 +332,11 @@ impl Document {
             }));
         }
         self.observe = mode::read_mode(fields, reader);
+        if let Some(node) = fields.take("leaks")
+            && let Some(leaks) = leaks::read_leaks(node, reader)
+        {
+            self.leaks = leaks.value;
+        }
         if let Some(node) = fields.take("widen") {
             self.widen = widen::read_widen(node, reader);
         }

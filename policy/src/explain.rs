@@ -48,6 +48,9 @@ pub struct Verdict {
     /// Credentials that may be put in once they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub withheld: Vec<String>,
+    /// What becomes of secrets in the request, where that is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leaks: Option<String>,
     /// Grants that it rests on.
     pub grants: Vec<String>,
     /// What would have refused, were it not in `mode: observe`.
@@ -162,6 +165,7 @@ impl Verdict {
             hint: None,
             credentials: Vec::new(),
             withheld: Vec::new(),
+            leaks: None,
             grants: Vec::new(),
             observed: None,
         };
@@ -171,6 +175,8 @@ impl Verdict {
                 verdict.decision = "allow".to_owned();
                 verdict.credentials = permit.credentials().into_iter().map(str::to_owned).collect();
                 verdict.withheld = permit.withheld().into_iter().map(str::to_owned).collect();
+                let leaks = permit.leaks();
+                verdict.leaks = (!leaks.is_silent()).then(|| leaks.to_string());
                 verdict.grants = permit.grants().to_vec();
                 verdict.reason = Some(permit.reason(request));
                 verdict.observed = permit.observed().map(|refusal| refusal.reason.clone());
@@ -207,6 +213,7 @@ impl Verdict {
                 self.withheld.join(", ")
             ));
         }
+        lines.extend(self.leaks.iter().map(|leaks| format!("secrets: {leaks}")));
         lines.extend(match &self.remedy {
             Some(Remedy::RequestAccess) => Some("the agent may ask, and gets it at once".to_owned()),
             Some(Remedy::AskPerson) => Some("the agent may ask, and a person decides".to_owned()),

@@ -78,6 +78,7 @@ impl<'t> Stack<'t> {
                 .filter(|default| !is_top || *default != DefaultPart::Inherit)
                 .unwrap_or(DefaultPart::Deny),
             observe: first.is_some_and(|document| document.observe.is_some()),
+            leaks: first.map(|document| document.leaks).unwrap_or_default(),
             reach: first
                 .into_iter()
                 .flat_map(|document| &document.widen.reach)

@@ -162,6 +162,7 @@ impl<'p> Watch<'p> {
                 || !rule.private.is_empty()
                 || !rule.widen.is_empty()
                 || rule.limits.is_some()
+                || !rule.leaks.is_silent()
                 || rule.terms.is_some()
                 || rule.hint.is_some()
                 || rule.observe

@@ -3,6 +3,7 @@ use crate::check;
 use crate::document::{DefaultPart, TestPart};
 use crate::host_index::HostIndex;
 use crate::layer::Layers;
+use crate::leaks::Leaks;
 use crate::rule::Rule;
 use crate::{Credential, KnownHost, Layer, Problem};
 use std::sync::Arc;
@@ -66,6 +67,8 @@ pub(crate) struct LayerPlan {
     pub(crate) default: DefaultPart,
     /// What it refuses is told, and let pass.
     pub(crate) observe: bool,
+    /// What it says of secrets in whatever is allowed.
+    pub(crate) leaks: Leaks,
     /// The layers below that may allow what no rule here names.
     pub(crate) reach: Layers,
 }
@@ -77,6 +80,7 @@ impl LayerPlan {
             layer: Layer::Run,
             default: DefaultPart::Deny,
             observe: false,
+            leaks: Leaks::default(),
             reach: Layers::default(),
         }
     }

@@ -64,6 +64,7 @@ pub(crate) fn rule(
         hint: part.hint.clone(),
         layer: Layer::Run,
         observe: part.observe.is_some(),
+        leaks: part.leaks.as_ref().map(|leaks| leaks.value).unwrap_or_default(),
         limits: part.limit.as_ref().map(|limit| limit.value.clone()),
         during: part.during.as_ref().map(|during| during.value.clone()),
         widen: part.widen.iter().map(|layer| layer.value).collect(),

@@ -10,6 +10,7 @@ use crate::git;
 use crate::git_match::GitMatch;
 use crate::glob::{self, Star};
 use crate::host_pattern::HostPattern;
+use crate::leaks::Leaks;
 use crate::limits::Limits;
 use crate::path_pattern::PathPattern;
 use crate::{
@@ -45,6 +46,8 @@ pub(crate) struct Rule {
     /// Its refusals are told, not enforced.
     pub(crate) observe: bool,
     pub(crate) limits: Option<Limits>,
+    /// What it says of secrets in what it allows.
+    pub(crate) leaks: Leaks,
     pub(crate) during: Option<During>,
     /// Layers below that may allow what it refuses.
     pub(crate) widen: Vec<Layer>,

@@ -5,7 +5,7 @@ mod words;
 use rules::{Lent, Rule, Who};
 use schemars::JsonSchema;
 use std::collections::BTreeMap;
-use words::{Mode, Texts};
+use words::{Leaks, Mode, Texts};
 
 /// The schema (JSON Schema 2020-12), with a line break at its end.
 pub fn json_schema() -> Result<String, serde_json::Error> {
@@ -27,6 +27,8 @@ struct Document {
     default: Option<DefaultWord>,
     /// `observe` tells refusals and lets pass.
     mode: Option<Mode>,
+    /// For whatever is allowed; a rule may say more.
+    leaks: Option<Leaks>,
     /// What layers below may do besides narrowing.
     widen: Option<Widen>,
     /// Files beside this one, or `preset:NAME`.
@@ -70,7 +72,7 @@ struct Widen {
 struct Credential {
     from: From,
     hosts: Texts,
-    /// `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/POINTER`, `form:NAME`, `path`, `ssh-key`, `password`, `client-certificate`,
+    /// `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/POINTER`, `form:NAME`, `path`, `websocket:/POINTER`, `ssh-key`, `password`, `client-certificate`,
     /// `aws-sigv4`.
     #[schemars(rename = "in")]
     places: Texts,
@@ -194,6 +196,7 @@ mod tests {
             ("Lent", "credentials: {a: {grantable: {HERE}}}"),
             ("Grant", "rules: [{effect: ask, grant: {HERE}}]"),
             ("Limit", "rules: [{effect: allow, limit: {HERE}}]"),
+            ("Leaks", "leaks: {HERE}"),
             ("During", "rules: [{effect: allow, during: {HERE}}]"),
             ("Test", "tests: [{HERE}]"),
         ] {

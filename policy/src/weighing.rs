@@ -160,7 +160,8 @@ impl<'q> Weighed<'q> {
 
     /// Notes a rule whose permission says more than that something may pass.
     fn tell(&mut self, number: u32, rule: &Rule) {
-        if rule.uses.is_empty() && rule.limits.is_none() && rule.private.is_empty() {
+        let silent = rule.uses.is_empty() && rule.limits.is_none() && rule.private.is_empty();
+        if silent && rule.leaks.is_silent() {
             return;
         }
         if let Err(at) = self.telling.binary_search(&number) {

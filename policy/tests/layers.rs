@@ -349,3 +349,41 @@ fn the_hash_covers_all_layers_and_no_layer_allows_nothing() {
     assert_eq!(layered.hash(), Policy::compile(&sole.texts).unwrap().hash());
     assert_eq!(said(&compile(&[]), "GET https://a.test/"), "deny default");
 }
+
+#[test]
+fn what_rules_and_layers_say_of_secrets_holds_together_and_is_told() {
+    let layers = [
+        (
+            Layer::Organisation,
+            "version: 1\nleaks: {unknown: log}\nrules:\n  - {id: all, to: {host: \"*\"}, effect: allow}\n",
+        ),
+        (
+            Layer::Run,
+            "version: 1\nrules:\n  - {id: model, to: {host: a.test}, effect: allow, leaks: {values: redact}}\n  \
+             - {id: posts, to: {host: a.test, methods: [POST]}, effect: allow, leaks: {values: refuse}}\n  \
+             - {id: other, to: {host: b.test}, effect: allow}\n",
+        ),
+    ];
+    let layers = layers.map(|(layer, text)| LayerTexts {
+        layer,
+        texts: vec![PolicyText {
+            name: format!("{layer}.yaml"),
+            text: text.into(),
+        }],
+    });
+    let policy = Policy::compile_layers(&layers).unwrap();
+    for (asked, said) in [
+        ("GET https://a.test/", "values redacted, unknown secrets logged"),
+        ("POST https://a.test/", "values refused, unknown secrets logged"),
+        ("GET https://b.test/", "unknown secrets logged"),
+    ] {
+        let request = Request::parse(asked).unwrap();
+        let (who, none, now) = (Who::default(), Overlay::default(), jiff::Timestamp::UNIX_EPOCH);
+        let Decision::Allow(permit) = policy.decide(&request, &who, &none, now) else {
+            panic!("{asked}")
+        };
+        assert_eq!(permit.leaks().to_string(), said);
+        let told = policy.explain(&request, &who, &none, now).to_string();
+        assert!(told.contains(&format!("secrets: {said}")), "{told}");
+    }
+}

@@ -190,7 +190,8 @@ fn prepare(
     let guard = match body.is_end_stream() {
         true => None,
         false => {
-            outgoing::guard(&mut parts.headers, &secrets, &permit, &outbound.used).map_err(Stop::Unread)?
+            let known = (&*outbound.used, shared.limits.unknown_secrets);
+            outgoing::guard(&mut parts.headers, &secrets, &permit, known).map_err(Stop::Unread)?
         }
     };
     ledger.used(outbound.used);

@@ -50,26 +50,29 @@ impl fmt::Debug for OutgoingGuard {
     }
 }
 
-/// The guard for a request that may be sent, `used` being the credentials that stand in its head; none where there is nothing to
+/// The guard for a request that may be sent, `used` being the credentials that stand in its head, and `bound` the bytes in which
+/// unknown secrets are looked for; none where there is nothing to
 /// look for. Its headers are made to fit where the body's length may change. A body of an unknown coding is looked at as it
 /// stands, with a remark; where a credential may have to be put into it, it cannot pass.
 pub fn guard(
     headers: &mut HeaderMap,
     secrets: &SessionSecrets,
     permit: &Permit,
-    used: &[String],
+    (used, bound): (&[String], usize),
 ) -> Result<Option<OutgoingGuard>, CannotLookInside> {
-    let Some(guard) = secrets.body_guard() else {
+    let Some(guard) = secrets.body_guard_under(permit, bound) else {
         return Ok(None);
     };
-    let Some(fill) = secrets.fill(permit, headers, used) else {
-        return Ok(Some(OutgoingGuard::looking(guard, headers)));
+    let fill = secrets.fill(permit, headers, used);
+    let codings = match codings(headers) {
+        Err(cannot) if fill.is_some() => return Err(cannot),
+        Ok(codings) if fill.is_some() || guard.changes() => codings,
+        _ => return Ok(Some(OutgoingGuard::looking(guard, headers))),
     };
-    let codings = codings(headers)?;
-    if !fill.keeps_length() || !codings.is_empty() {
+    if !codings.is_empty() || fill.as_ref().is_some_and(|fill| !fill.keeps_length()) {
         forward::body_changes(headers);
     }
-    Ok(Some(OutgoingGuard::filling(guard, fill, &codings)))
+    Ok(Some(OutgoingGuard::changing(guard, fill, &codings)))
 }
 
 impl OutgoingGuard {
@@ -83,7 +86,8 @@ impl OutgoingGuard {
         Self::new(guard, None, inside, remarks)
     }
 
-    fn filling(guard: BodyGuard, fill: Fill, codings: &[Coding]) -> Self {
+    /// One that puts something in, or something else in the place of a value.
+    fn changing(guard: BodyGuard, fill: Option<Fill>, codings: &[Coding]) -> Self {
         let inside = match codings.is_empty() {
             true => Inside::Plain,
             false => Inside::Recoded(Box::new(Codec {
@@ -92,7 +96,7 @@ impl OutgoingGuard {
                 begun: false,
             })),
         };
-        Self::new(guard, Some(fill), inside, Vec::new())
+        Self::new(guard, fill, inside, Vec::new())
     }
 
     fn new(guard: BodyGuard, fill: Option<Fill>, inside: Inside, remarks: Vec<String>) -> Self {
@@ -171,11 +175,9 @@ impl OutgoingGuard {
 
     /// Things worth a note in the log: placeholders seen, what could not be looked into.
     pub fn remarks(&self) -> Vec<String> {
-        let seen = self.guard.placeholders_seen().iter();
-        seen.filter(|name| !self.put_in().contains(name))
-            .map(|name| format!("placeholder of credential `{name}` in the body, passed unchanged"))
-            .chain(self.remarks.iter().cloned())
-            .collect()
+        let mut remarks = self.guard.remarks("the body", self.put_in());
+        remarks.extend(self.remarks.iter().cloned());
+        remarks
     }
 
     fn recode(&mut self, piece: &[u8], out: &mut BytesMut) -> Result<(), Leak> {

@@ -6,7 +6,7 @@ use super::trailers;
 use super::waiting::{Due, IdleTimer};
 use crate::ledger::{Ledger, Traffic};
 use crate::payload::Fault;
-use crate::secret::SessionSecrets;
+use crate::secret::{Leak, SessionSecrets};
 use crate::session::brake::Brake;
 use crate::session::quota::Pass;
 use bytes::{Bytes, BytesMut};
@@ -31,6 +31,8 @@ pub struct Idle(pub &'static str);
 pub struct RequestBody<B> {
     inner: Pin<Box<B>>,
     guard: Option<OutgoingGuard>,
+    /// Bytes to come, where the length is known.
+    left: Option<u64>,
     pushed: Option<PushGuard>,
     pass: Option<Arc<Pass>>,
     brake: Brake,
@@ -59,6 +61,7 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
             false => SizeHint::default(),
         };
         let body = Self {
+            left: inner.size_hint().exact(),
             inner: Box::pin(inner),
             guard,
             pushed: None,
@@ -115,6 +118,34 @@ impl<B: Body<Data = Bytes>> RequestBody<B> {
             Some(secrets) => trailers::guard(fields, secrets).map_err(Cut::Leak),
             None => Ok(()),
         }
+    }
+
+    /// Whether a piece goes on as it is; else what of it does is in `out`. After the last one nobody asks for the end any more.
+    fn see(&mut self, piece: &[u8], out: &mut BytesMut) -> Result<bool, Leak> {
+        self.left = self.left.map(|left| left.saturating_sub(piece.len() as u64));
+        let Some(guard) = &mut self.guard else {
+            return Ok(true);
+        };
+        let as_it_is = guard.passes(piece);
+        if !as_it_is {
+            let seen = guard.push(piece, out);
+            self.traffic.used(guard.put_in());
+            seen?;
+        }
+        if self.left == Some(0) {
+            self.see_end(out)?;
+        }
+        Ok(as_it_is)
+    }
+
+    fn see_end(&mut self, out: &mut BytesMut) -> Result<(), Leak> {
+        let Some(mut guard) = self.guard.take() else {
+            return Ok(());
+        };
+        let finished = guard.finish(out);
+        self.traffic.used(guard.put_in());
+        self.traffic.remark(guard.remarks());
+        finished
     }
 
     fn let_go(&mut self, piece: Bytes) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
@@ -189,18 +220,13 @@ where
                 }
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(piece) if this.withholds(&piece) => continue,
-                    Ok(piece) => match &mut this.guard {
-                        None => return this.let_go(piece),
-                        Some(guard) if guard.passes(&piece) => return this.let_go(piece),
-                        Some(guard) => {
-                            let seen = guard.push(&piece, &mut out);
-                            this.traffic.used(guard.put_in());
-                            match (seen, &mut this.pushed) {
-                                (Ok(()), _) if out.is_empty() => continue,
-                                (Ok(()), _) => return this.let_go(out.freeze()),
-                                (Err(leak), Some(pushed)) => pushed.found(leak),
-                                (Err(leak), None) => return this.stop(Cut::Leak(leak)),
-                            }
+                    Ok(piece) => match (this.see(&piece, &mut out), &mut this.pushed) {
+                        (Ok(true), _) => return this.let_go(piece),
+                        (Ok(false), _) if out.is_empty() && this.guard.is_some() => continue,
+                        (Ok(false), _) => return this.let_go(out.freeze()),
+                        (Err(leak), None) => return this.stop(Cut::Leak(leak)),
+                        (Err(leak), Some(pushed)) => {
+                            pushed.found(leak);
                             continue;
                         }
                     },
@@ -214,13 +240,8 @@ where
                     return this.stop(Cut::Pushed(leak));
                 }
             }
-            if let Some(mut guard) = this.guard.take() {
-                let finished = guard.finish(&mut out);
-                this.traffic.used(guard.put_in());
-                this.traffic.remark(guard.remarks());
-                if let Err(leak) = finished {
-                    return this.stop(Cut::Leak(leak));
-                }
+            if let Err(leak) = this.see_end(&mut out) {
+                return this.stop(Cut::Leak(leak));
             }
             if let Some(Err(cut)) = end.as_ref().map(|end| this.look_at(end)) {
                 return this.stop(cut);

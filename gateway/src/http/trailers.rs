@@ -45,9 +45,11 @@ pub fn guard(trailers: &HeaderMap, secrets: &SessionSecrets) -> Result<(), Leak>
         return Ok(());
     };
     let mut seen = BytesMut::new();
-    for value in trailers.values() {
-        guard.push(value.as_bytes(), &mut seen)?;
-        guard.push(b"\n", &mut seen)?;
+    for (name, value) in trailers {
+        for text in [name.as_str().as_bytes(), value.as_bytes()] {
+            guard.push(text, &mut seen)?;
+            guard.push(b"\n", &mut seen)?;
+        }
     }
     guard.finish(&mut seen)?;
     match guard.placeholders_seen().first() {

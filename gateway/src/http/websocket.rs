@@ -120,7 +120,8 @@ fn ways(
     let traffic = ledger.traffic();
     let relay = |from, coding| {
         let session = ground.session.clone();
-        let sight = Sight::new(Box::new(move || session.secrets()), from, traffic.clone());
+        let terms = (ground.permit.clone(), ground.shared.limits.unknown_secrets);
+        let sight = Sight::new(Box::new(move || session.secrets()), from, terms, traffic.clone());
         Relay::new(from, coding, sight, ground.shared.limits.websocket_message)
     };
     let upstream = Counted::new(TokioIo::new(upstream), traffic.clone(), ground.pass.clone());

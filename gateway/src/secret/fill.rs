@@ -27,7 +27,7 @@ pub struct Fill(Kind);
 enum Kind {
     Json(Json),
     Form(Form),
-    Multipart(Multipart),
+    Multipart(Box<Multipart>),
 }
 
 impl fmt::Debug for Fill {
@@ -67,10 +67,22 @@ impl SessionSecrets {
             }
             Shape::Multipart(boundary) => {
                 let (slots, names) = self.slots(permit, used, field)?;
-                Kind::Multipart(Multipart::new(slots, owned(&names), &boundary))
+                Kind::Multipart(Box::new(Multipart::new(slots, owned(&names), &boundary)))
             }
         };
         Some(Fill(kind))
+    }
+
+    /// What fills one text message of a WebSocket; none where the permit carries no credential for such messages.
+    pub fn fill_message(&self, permit: &Permit) -> Option<Fill> {
+        if !self.fills_bodies {
+            return None;
+        }
+        let (slots, pointers) = self.slots(permit, &[], |place| match place {
+            Place::WebSocket(pointer) => Some(pointer.as_str()),
+            _ => None,
+        })?;
+        Some(Fill(Kind::Json(Json::message(slots, &pointers))))
     }
 
     /// The credentials that the permit carries for places of one kind, with what names each place.
@@ -101,7 +113,7 @@ impl SessionSecrets {
 
 /// Whether a place lies in a body.
 pub(super) fn is_in_a_body(place: &Place) -> bool {
-    matches!(place, Place::Json(_) | Place::Form(_))
+    matches!(place, Place::Json(_) | Place::Form(_) | Place::WebSocket(_))
 }
 
 fn field(place: &Place) -> Option<&str> {

@@ -1,14 +1,16 @@
 //! The guard over outgoing bodies: a real value never leaves in one.
 use super::both::Both;
 use super::leak::Leak;
-use super::scanner::{Scanner, Window};
+use super::scanner::{Pattern, Window};
+use super::shapes::Watch;
+use super::{Binding, SessionSecrets};
 use bytes::BytesMut;
-use std::convert::Infallible;
+use sallyport_policy::{OnPlaceholder, OnUnknown, Permit};
 use std::fmt;
 use std::sync::Arc;
 
 /// Looks for real values in an outgoing body; the stream must be cut at the first `Leak`, before the piece is sent.
-/// Placeholders pass unchanged, since they are worthless there, and are noted.
+/// Placeholders pass unchanged, since they are worthless there, and are noted. A permit may say something else of each.
 pub struct BodyGuard {
     values: Option<Window>,
     placeholders: Option<Window>,
@@ -16,6 +18,19 @@ pub struct BodyGuard {
     both: Option<Arc<Both>>,
     names: Arc<[String]>,
     seen: Vec<String>,
+    /// What a permit says.
+    terms: Terms,
+}
+
+/// What a permit says of what is found; nothing where there is no permit.
+#[derive(Default)]
+struct Terms {
+    /// A value becomes its placeholder.
+    redacts: bool,
+    redacted: Vec<String>,
+    /// Credentials, by number, whose placeholder must not pass.
+    barred: Vec<usize>,
+    unknown: Option<(OnUnknown, Watch)>,
 }
 
 impl fmt::Debug for BodyGuard {
@@ -26,24 +41,60 @@ impl fmt::Debug for BodyGuard {
     }
 }
 
-impl BodyGuard {
-    /// `both` of the two scanners, where there are two.
-    pub(super) fn new(
-        [values, placeholders]: [Option<Arc<Scanner>>; 2],
-        both: Option<Arc<Both>>,
-        names: Arc<[String]>,
-    ) -> Self {
-        Self {
-            both,
-            values: values.map(Window::new),
-            placeholders: placeholders.map(Window::new),
-            names,
-            seen: Vec::new(),
+impl SessionSecrets {
+    /// A streaming guard for one outgoing body, or none where there is nothing to look for.
+    pub fn body_guard(&self) -> Option<BodyGuard> {
+        self.guards_bodies().then(|| self.guard(Terms::default()))
+    }
+
+    /// The same under a permit. Unknown secrets are looked for in the first `bound` bytes.
+    pub fn body_guard_under(&self, permit: &Permit, bound: usize) -> Option<BodyGuard> {
+        let leaks = permit.leaks();
+        if leaks.is_silent() {
+            return self.body_guard();
         }
+        let barred =
+            |(number, binding): (usize, &Binding)| (!permit.carries(&binding.name)).then_some(number);
+        Some(
+            self.guard(Terms {
+                redacts: leaks.redacts(),
+                redacted: Vec::new(),
+                barred: match leaks.placeholders {
+                    Some(OnPlaceholder::Refuse) => {
+                        self.bindings.iter().enumerate().filter_map(barred).collect()
+                    }
+                    _ => Vec::new(),
+                },
+                unknown: leaks
+                    .unknown
+                    .map(|word| (word, Watch::new(self.placeholders.clone(), bound))),
+            }),
+        )
+    }
+
+    fn guard(&self, terms: Terms) -> BodyGuard {
+        BodyGuard {
+            both: self.both.clone(),
+            values: self.values.clone().map(Window::new),
+            placeholders: self.placeholders.clone().map(Window::new),
+            names: self.names.clone(),
+            seen: Vec::new(),
+            terms,
+        }
+    }
+}
+
+impl BodyGuard {
+    /// Whether what passes may differ from what came; its length is the same.
+    pub fn changes(&self) -> bool {
+        self.terms.redacts && self.values.is_some()
     }
 
     /// Whether the next piece passes as it is; it need not be pushed then.
     pub fn passes(&self, piece: &[u8]) -> bool {
+        if self.terms.unknown.is_some() {
+            return false;
+        }
         let mut windows = [&self.values, &self.placeholders].into_iter().flatten();
         match &self.both {
             Some(both) => windows.all(Window::is_idle) && both.passes(piece),
@@ -53,10 +104,10 @@ impl BodyGuard {
 
     /// Looks at a piece and appends to `out` what may be sent; the rest is held back until the next call.
     pub fn push(&mut self, piece: &[u8], out: &mut BytesMut) -> Result<(), Leak> {
-        self.look(Some(piece));
-        let names = &self.names;
+        self.look(Some(piece))?;
+        let (names, terms) = (&self.names, &mut self.terms);
         match &mut self.values {
-            Some(window) => window.push(piece, out, &mut |pattern| Err(leak(&names[pattern.owner]))),
+            Some(window) => window.push(piece, out, &mut |pattern| terms.meet(pattern, names)),
             None => {
                 out.extend_from_slice(piece);
                 Ok(())
@@ -66,10 +117,10 @@ impl BodyGuard {
 
     /// The end of the stream.
     pub fn finish(&mut self, out: &mut BytesMut) -> Result<(), Leak> {
-        self.look(None);
-        let names = &self.names;
+        self.look(None)?;
+        let (names, terms) = (&self.names, &mut self.terms);
         match &mut self.values {
-            Some(window) => window.finish(out, &mut |pattern| Err(leak(&names[pattern.owner]))),
+            Some(window) => window.finish(out, &mut |pattern| terms.meet(pattern, names)),
             None => Ok(()),
         }
     }
@@ -79,31 +130,58 @@ impl BodyGuard {
         &self.seen
     }
 
-    fn look(&mut self, piece: Option<&[u8]>) {
+    /// Things worth a note in the log of what passed in `place`; placeholders of `used` were replaced there.
+    pub fn remarks(&self, place: &str, used: &[String]) -> Vec<String> {
+        let seen = self.seen.iter().filter(|name| !used.contains(name));
+        let seen =
+            seen.map(|name| format!("placeholder of credential `{name}` in {place}, passed unchanged"));
+        let redacted = self.terms.redacted.iter();
+        let redacted =
+            redacted.map(|name| format!("value of credential `{name}` in {place}, its placeholder was sent"));
+        let unknown = self.terms.unknown.iter().flat_map(|(_, watch)| watch.found());
+        let unknown = unknown.map(|id| format!("what looks like a secret (`{id}`) in {place}, passed"));
+        seen.chain(redacted).chain(unknown).collect()
+    }
+
+    fn look(&mut self, piece: Option<&[u8]>) -> Result<(), Leak> {
+        if let (Some((word, watch)), Some(piece)) = (&mut self.terms.unknown, piece) {
+            watch.look(piece);
+            if let (OnUnknown::Refuse, Some(id)) = (word, watch.found().first()) {
+                return Err(Leak::unknown(id, "the body"));
+            }
+        }
         let Some(window) = &mut self.placeholders else {
-            return;
+            return Ok(());
         };
-        let (names, seen) = (&self.names, &mut self.seen);
-        let mut note = |pattern: &super::scanner::Pattern| {
+        let (names, seen, barred) = (&self.names, &mut self.seen, &self.terms.barred);
+        let mut note = |pattern: &Pattern| {
             let name = &names[pattern.owner];
+            if barred.contains(&pattern.owner) {
+                return Err(Leak::barred(name, "the body"));
+            }
             if !seen.contains(name) {
                 seen.push(name.clone());
             }
-            Ok::<(), Infallible>(())
+            Ok(())
         };
         let mut passed = BytesMut::new();
-        let Ok(()) = match piece {
+        match piece {
             Some(piece) => window.push(piece, &mut passed, &mut note),
             None => window.finish(&mut passed, &mut note),
-        };
+        }
     }
 }
 
-fn leak(name: &str) -> Leak {
-    Leak::new(
-        name,
-        format!(
-            "the value of credential `{name}` itself stands in the body; send its placeholder in the place it is bound to"
-        ),
-    )
+impl Terms {
+    /// A value was found: it is replaced, or nothing may pass.
+    fn meet(&mut self, pattern: &Pattern, names: &[String]) -> Result<(), Leak> {
+        let name = &names[pattern.owner];
+        if !self.redacts {
+            return Err(Leak::value(name, "the body"));
+        }
+        if !self.redacted.contains(name) {
+            self.redacted.push(name.clone());
+        }
+        Ok(())
+    }
 }

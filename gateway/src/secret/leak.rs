@@ -22,3 +22,36 @@ impl Leak {
         }
     }
 }
+
+impl Leak {
+    /// A real value stands in `place`.
+    pub(in crate::secret) fn value(name: &str, place: &str) -> Self {
+        Self::new(
+            name,
+            format!(
+                "the value of credential `{name}` itself stands in {place}; send its placeholder in the place it is bound to"
+            ),
+        )
+    }
+
+    /// A placeholder stands in `place`, where a rule lets none pass.
+    pub(in crate::secret) fn barred(name: &str, place: &str) -> Self {
+        Self::new(
+            name,
+            format!(
+                "the placeholder of credential `{name}` stands in {place}, and the policy lets none pass here; leave it out"
+            ),
+        )
+    }
+
+    /// What looks like a secret of the form `id` stands in `place`.
+    pub(in crate::secret) fn unknown(id: &str, place: &str) -> Self {
+        Self::new(
+            "",
+            format!(
+                "what looks like a secret (`{id}`) stands in {place}, and the policy lets none pass here; leave it out, or ask for a \
+                 credential whose placeholder can be sent"
+            ),
+        )
+    }
+}

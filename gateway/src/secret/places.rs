@@ -99,6 +99,7 @@ pub fn spoken(place: &Place) -> String {
         Place::Json(pointer) => format!("`{pointer}` of a JSON body"),
         Place::Form(name) => format!("form field `{name}`"),
         Place::Path => "a segment of the path".to_owned(),
+        Place::WebSocket(pointer) => format!("`{pointer}` of a WebSocket's text message"),
         Place::SshKey => "an ssh log-in by key".to_owned(),
         Place::Password => "a log-in by password".to_owned(),
         Place::ClientCertificate => "a TLS client certificate".to_owned(),

@@ -34,13 +34,18 @@ pub(crate) fn permit(name: &str, place: &str) -> Permit {
         "version: 1\ncredentials: {{{name}: {{from: {{store: {name}}}, hosts: [bucket.test], in: [\"{place}\"]}}}}\n\
          rules: [{{id: all, to: {{host: bucket.test}}, use: [{name}], effect: allow}}]\n"
     );
+    permit_under(text, "bucket.test")
+}
+
+/// The right to `GET /` at a host under a policy.
+pub(crate) fn permit_under(policy: String, host: &str) -> Permit {
     let text = PolicyText {
         name: "test.yaml".into(),
-        text,
+        text: policy,
     };
     let question = Request {
         destination: Destination {
-            host: Host::parse("bucket.test").unwrap(),
+            host: Host::parse(host).unwrap(),
             port: 443,
         },
         moment: Moment::Http(HttpRequest {

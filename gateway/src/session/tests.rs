@@ -354,6 +354,7 @@ async fn what_a_policy_names_and_this_gateway_has_not_is_a_warning() {
     let warnings = sessions.view("run-1", "").unwrap().warnings.join("\n");
     let expected = "credential `odd` is not bound: this gateway has no Vault";
     assert!(warnings.contains(expected), "{warnings}");
+    assert!(!warnings.contains("is not put into"), "{warnings}");
 }
 
 #[tokio::test]

@@ -169,6 +169,7 @@ async fn a_body_that_turns_out_wrong_never_ends_upstream() {
         let both: Vec<(&str, &str)> = both.iter().map(|(name, value)| (*name, value.as_str())).collect();
         for (headers, body) in [
             (&json[..], "{\"auth\": {\"token\": \"PH\"}, oops"),
+            (&json[..], "{\"auth\": {\"token\": \"PH\"}"),
             (&json[..], "{\"auth\": {\"token\": \"PH\", \"token\": \"x\"}}"),
             (&both[..], "{\"auth\": {\"token\": \"PH\"}}"),
         ] {

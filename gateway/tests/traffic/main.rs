@@ -26,6 +26,7 @@ mod handover;
 mod http2_clients;
 mod identity;
 mod interim;
+mod leaks;
 mod metrics;
 mod names;
 mod observed;

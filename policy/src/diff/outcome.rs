@@ -34,6 +34,9 @@ pub struct Outcome {
     /// Bounds, in words, one entry a rule.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<String>,
+    /// What becomes of secrets in it, in words, where that is said.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub leaks: Vec<String>,
     /// Special ranges that may be dialled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub private: Vec<String>,
@@ -62,6 +65,7 @@ pub(super) fn outcome(
         answer: Answer::Deny,
         credentials: Vec::new(),
         limits: Vec::new(),
+        leaks: Vec::new(),
         private: Vec::new(),
         grantable: None,
         unread: None,
@@ -105,6 +109,11 @@ impl Outcome {
         self.credentials.sort();
         self.limits = permit.limits().map(|(_, limits)| bounds(limits)).collect();
         self.limits.sort();
+        let leaks = permit.leaks();
+        self.leaks = (!leaks.is_silent())
+            .then(|| leaks.to_string())
+            .into_iter()
+            .collect();
         self.private = doors
             .iter()
             .filter(|(_, address)| permit.admits_address(*address).is_ok())
@@ -177,6 +186,7 @@ impl fmt::Display for Outcome {
         for (what, list) in [
             ("credentials", &self.credentials),
             ("limits", &self.limits),
+            ("secrets", &self.leaks),
             ("private addresses", &self.private),
         ] {
             if !list.is_empty() {

@@ -19,7 +19,7 @@ const RESERVED_HEADERS: &[&str] = &[
     "keep-alive",
 ];
 
-/// `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/pointer`, `form:NAME`, `path`, `ssh-key`, `password`, `client-certificate`, `aws-sigv4`.
+/// `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/pointer`, `form:NAME`, `path`, `websocket:/pointer`, `ssh-key`, `password`, `client-certificate`, `aws-sigv4`.
 pub(super) fn read_place(word: &At<String>, reader: &mut Reader<'_>) -> Option<Place> {
     let (kind, name) = match word.value.split_once(':') {
         Some((kind, name)) => (kind, Some(name)),
@@ -31,7 +31,8 @@ pub(super) fn read_place(word: &At<String>, reader: &mut Reader<'_>) -> Option<P
         ("header", Some(name)) => header_place(name, &word.at, reader),
         ("query", Some(name)) if !name.is_empty() => Some(Place::Query(name.to_owned())),
         ("form", Some(name)) if !name.is_empty() => Some(Place::Form(name.to_owned())),
-        ("json", Some(pointer)) => json_place(pointer, &word.at, reader),
+        ("json", Some(pointer)) => json_pointer(pointer, &word.at, reader).map(Place::Json),
+        ("websocket", Some(pointer)) => json_pointer(pointer, &word.at, reader).map(Place::WebSocket),
         ("path", None) => Some(Place::Path),
         ("ssh-key", None) => Some(Place::SshKey),
         ("password", None) => Some(Place::Password),
@@ -43,7 +44,7 @@ pub(super) fn read_place(word: &At<String>, reader: &mut Reader<'_>) -> Option<P
                 word.at
                     .error(message)
                     .hint(
-                        "it is one of `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/POINTER`, `form:NAME`, `path`, `ssh-key`, \
+                        "it is one of `bearer`, `basic`, `header:NAME`, `query:NAME`, `json:/POINTER`, `form:NAME`, `path`, `websocket:/POINTER`, `ssh-key`, \
                          `password`, `client-certificate`, `aws-sigv4`",
                     ),
             );
@@ -70,13 +71,13 @@ fn header_place(name: &str, at: &Position, reader: &mut Reader<'_>) -> Option<Pl
 }
 
 /// A JSON pointer (RFC 6901) to a string: `/` before each key, in which `~0` stands for `~` and `~1` for `/`.
-fn json_place(pointer: &str, at: &Position, reader: &mut Reader<'_>) -> Option<Place> {
+fn json_pointer(pointer: &str, at: &Position, reader: &mut Reader<'_>) -> Option<String> {
     let escapes = pointer
         .split('~')
         .skip(1)
         .all(|after| after.starts_with(['0', '1']));
     if pointer.starts_with('/') && escapes {
-        return Some(Place::Json(pointer.to_owned()));
+        return Some(pointer.to_owned());
     }
     let message = format!("`{}` is no JSON pointer", shown(pointer));
     reader.push(

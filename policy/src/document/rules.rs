@@ -1,5 +1,6 @@
 //! Reading one rule.
 use super::during::read_during;
+use super::leaks::read_leaks;
 use super::limit::read_limit;
 use super::mode::read_mode;
 use super::reader::{Fields, Reader};
@@ -25,6 +26,7 @@ const RULE: &[&str] = &[
     "mode",
     "widen",
     "limit",
+    "leaks",
     "during",
     "when",
 ];
@@ -64,6 +66,7 @@ pub(super) fn read(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<RuleP
     let effect = effect?;
     let lifted = lifted(effect.value, grantable, reader);
     let agreed = agreed(effect.value, grant, reader);
+    let leaks = fields.take("leaks").and_then(|node| read_leaks(node, reader));
     let limit = fields.take("limit").and_then(|node| read_limit(node, reader));
     let during = fields.take("during").and_then(|node| read_during(node, reader));
     let observe = observe(effect.value, &mut fields, reader);
@@ -78,6 +81,7 @@ pub(super) fn read(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<RuleP
         hint: hint.map(|hint| hint.value),
         observe,
         limit,
+        leaks,
         during,
         widen,
     })

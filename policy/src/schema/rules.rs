@@ -1,5 +1,5 @@
 //! The form of rules.
-use super::words::{Mode, Texts};
+use super::words::{Leaks, Mode, Texts};
 use schemars::JsonSchema;
 use std::collections::BTreeMap;
 
@@ -26,6 +26,7 @@ pub(super) struct Rule {
     /// Layers below that may allow what this rule refuses.
     widen: Option<Texts>,
     limit: Option<Limit>,
+    leaks: Option<Leaks>,
     during: Option<During>,
 }
 

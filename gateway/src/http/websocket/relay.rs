@@ -174,7 +174,7 @@ impl Relay {
     }
 
     fn begin_message(&mut self, head: Head) -> Result<(), Violation> {
-        self.sight.begin();
+        self.sight.begin(head.opcode == OpCode::Data(Data::Text));
         let passing = match (head.coded, self.coding) {
             (false, _) => Passing::Plain,
             (true, None) => {

@@ -1,8 +1,11 @@
-//! What is looked for in the messages of one way: values that come back become placeholders, values that go out end the WebSocket.
+//! What is looked for in the messages of one way: values that come back become placeholders, credentials
+//! are put into texts that go out, and values in what goes out end the WebSocket.
 use super::frame::{Side, Violation};
 use crate::ledger::Traffic;
+use crate::secret::fill::Fill;
 use crate::secret::{BodyGuard, Leak, Redactor, SessionSecrets};
 use bytes::BytesMut;
+use sallyport_policy::Permit;
 use std::sync::Arc;
 use tungstenite::protocol::frame::coding::CloseCode;
 
@@ -14,20 +17,25 @@ pub struct Sight {
     secrets: Secrets,
     known: Arc<SessionSecrets>,
     from: Side,
+    permit: Permit,
+    bound: usize,
     message: Option<Lens>,
     traffic: Arc<Traffic>,
 }
 
 enum Lens {
     Redact(Redactor),
-    Guard(BodyGuard),
+    /// What is put into the message that is passing, where it is a text and there is something to put in.
+    Guard(Box<BodyGuard>, Option<Box<Fill>>),
 }
 
 impl Lens {
-    fn new(secrets: &SessionSecrets, from: Side) -> Option<Self> {
+    fn new(secrets: &SessionSecrets, from: Side, permit: &Permit, bound: usize) -> Option<Self> {
         match from {
             Side::Upstream => secrets.redactor().map(Self::Redact),
-            Side::Client => secrets.body_guard().map(Self::Guard),
+            Side::Client => secrets
+                .body_guard_under(permit, bound)
+                .map(|guard| Self::Guard(Box::new(guard), None)),
         }
     }
 
@@ -37,7 +45,12 @@ impl Lens {
                 redactor.push(piece, out);
                 Ok(())
             }
-            Self::Guard(guard) => guard.push(piece, out).map_err(|leak| refused(&leak)),
+            Self::Guard(guard, None) => guard.push(piece, out).map_err(refused),
+            Self::Guard(guard, Some(fill)) => {
+                let mut seen = BytesMut::new();
+                guard.push(piece, &mut seen).map_err(refused)?;
+                fill.push(&seen, out).map_err(refused)
+            }
         }
     }
 
@@ -47,44 +60,53 @@ impl Lens {
                 redactor.finish(out);
                 Ok(())
             }
-            Self::Guard(guard) => guard.finish(out).map_err(|leak| refused(&leak)),
+            Self::Guard(guard, None) => guard.finish(out).map_err(refused),
+            Self::Guard(guard, Some(fill)) => {
+                let mut seen = BytesMut::new();
+                guard.finish(&mut seen).map_err(refused)?;
+                fill.push(&seen, out).map_err(refused)?;
+                fill.finish(out).map_err(refused)
+            }
         }
     }
 
     fn note(&self, traffic: &Traffic) {
         match self {
-            Self::Redact(redactor) if !redactor.found().is_empty() => {
-                traffic.redacted(redactor.found().iter().cloned());
+            Self::Redact(redactor) if redactor.found().is_empty() => {}
+            Self::Redact(redactor) => traffic.redacted(redactor.found().iter().cloned()),
+            Self::Guard(guard, fill) => {
+                let used = fill.as_ref().map_or(&[][..], |fill| fill.put_in());
+                traffic.used(used);
+                let remarks = guard.remarks("a message", used);
+                if !remarks.is_empty() {
+                    traffic.remark(remarks);
+                }
             }
-            Self::Guard(guard) if !guard.placeholders_seen().is_empty() => {
-                traffic.remark(guard.placeholders_seen().iter().map(|name| {
-                    format!("placeholder of credential `{name}` in a message, passed unchanged")
-                }));
-            }
-            _ => {}
         }
     }
 }
 
-fn refused(leak: &Leak) -> Violation {
-    let name = &leak.credential;
-    Violation::new(
-        CloseCode::Policy,
-        format!(
-            "the value of credential `{name}` itself was in a message; send its placeholder where it is bound to"
-        ),
-    )
+fn refused(leak: Leak) -> Violation {
+    Violation::new(CloseCode::Policy, leak.sentence)
 }
 
 impl Sight {
-    /// For the messages that this side sends. What is found is noted in `traffic`.
-    pub fn new(secrets: Secrets, from: Side, traffic: Arc<Traffic>) -> Self {
+    /// For the messages that this side sends under a permit. What is found is noted in `traffic`; unknown secrets are looked for in the
+    /// first `bound` bytes.
+    pub fn new(
+        secrets: Secrets,
+        from: Side,
+        (permit, bound): (Permit, usize),
+        traffic: Arc<Traffic>,
+    ) -> Self {
         let known = secrets();
         Self {
-            message: Lens::new(&known, from),
+            message: Lens::new(&known, from, &permit, bound),
             secrets,
             known,
             from,
+            permit,
+            bound,
             traffic,
         }
     }
@@ -94,12 +116,18 @@ impl Sight {
         self.message.is_some()
     }
 
-    /// A message begins: from here on it is looked at with the secrets of this moment.
-    pub fn begin(&mut self) {
+    /// A message begins, which is a text or not: from here on it is looked at with the secrets of this moment.
+    pub fn begin(&mut self, text: bool) {
         let now = (self.secrets)();
         if !Arc::ptr_eq(&now, &self.known) {
-            self.message = Lens::new(&now, self.from);
+            self.message = Lens::new(&now, self.from, &self.permit, self.bound);
             self.known = now;
+        }
+        if let Some(Lens::Guard(_, fill)) = &mut self.message {
+            *fill = text
+                .then(|| self.known.fill_message(&self.permit))
+                .flatten()
+                .map(Box::new);
         }
     }
 
@@ -126,7 +154,7 @@ impl Sight {
 
     /// Looks at the whole payload of a control frame, which may come in the middle of a message.
     pub fn control(&mut self, payload: &[u8], out: &mut BytesMut) -> Result<(), Violation> {
-        let Some(mut lens) = Lens::new(&self.known, self.from) else {
+        let Some(mut lens) = Lens::new(&self.known, self.from, &self.permit, self.bound) else {
             out.extend_from_slice(payload);
             return Ok(());
         };

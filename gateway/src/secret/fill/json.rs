@@ -324,7 +324,7 @@ impl Json {
                 Some(space) if self.message => space + 1,
                 _ => 0,
             };
-            if let Some(filling) = self.slots.offer(&targets, text[word..].as_bytes())? {
+            if let Some(filling) = self.slots.offer(&targets, &text.as_bytes()[word..])? {
                 out.extend_from_slice(&escaped(&token, &text.as_bytes()[..word], &filling));
                 return Ok(());
             }

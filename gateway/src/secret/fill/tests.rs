@@ -37,7 +37,7 @@ fn form(name: &str) -> (Fill, String) {
 fn multipart(name: &str) -> (Fill, String) {
     let (slot, text) = slot("one", SECRET);
     let form = Multipart::new(Slots::new(vec![slot], &[]), vec![name.into()], "b0");
-    (Fill(Kind::Multipart(form)), text)
+    (Fill(Kind::Multipart(Box::new(form))), text)
 }
 
 fn run(fill: &mut Fill, body: &[u8], sizes: &[usize]) -> Result<Vec<u8>, Leak> {

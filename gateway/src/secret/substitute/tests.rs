@@ -1,8 +1,10 @@
 //! The places of a placeholder in an outgoing head, one by one.
 use super::*;
+use crate::secret::places::VALUE;
 use crate::secret::{Value, placeholder};
 use base64::engine::general_purpose::STANDARD;
 use http::Request;
+use percent_encoding::percent_encode;
 use sallyport_policy::{
     CanonicalPath, Decision, Destination, Host, HttpRequest, Moment, Overlay, Policy, PolicyText, Who,
 };

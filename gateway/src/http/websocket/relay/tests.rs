@@ -2,7 +2,7 @@
 use super::*;
 use crate::ledger::Traffic;
 use crate::secret::SessionSecrets;
-use crate::secret::testing::{SECRET, secrets};
+use crate::secret::testing::{SECRET, permit, secrets};
 use proptest::prelude::*;
 use std::sync::Arc;
 use zlib_rs::{Deflate, DeflateFlush, Inflate, InflateFlush};
@@ -11,7 +11,13 @@ const LIMIT: u64 = 1 << 20;
 
 fn relay(from: Side, coding: Option<Coding>, secrets: &Arc<SessionSecrets>) -> Relay {
     let secrets = secrets.clone();
-    let sight = Sight::new(Box::new(move || secrets.clone()), from, Arc::<Traffic>::default());
+    let terms = (permit("forge", "bearer"), 1000);
+    let sight = Sight::new(
+        Box::new(move || secrets.clone()),
+        from,
+        terms,
+        Arc::<Traffic>::default(),
+    );
     Relay::new(from, coding, sight, LIMIT)
 }
 
@@ -392,6 +398,7 @@ fn credentials_that_come_later_are_looked_for_or_the_window_is_unknown() {
     let sight = Sight::new(
         Box::new(move || source.load_full()),
         Side::Upstream,
+        (permit("forge", "bearer"), 1000),
         Arc::<Traffic>::default(),
     );
     let mut relay = Relay::new(Side::Upstream, Some(coding), sight, LIMIT);
