@@ -51,7 +51,11 @@ fn run(config: Config) -> anyhow::Result<()> {
     keep_memory_inside()?;
     match config.command {
         Command::Serve(serve) => {
-            let keys = unlocking(&config.state, config.keys)?;
+            // Started by the keeper it stands in the background, where nobody may be asked.
+            let keys = match std::io::stdin().is_terminal() {
+                true => unlocking(&config.state, config.keys)?,
+                false => config.keys,
+            };
             run_serve(&config.state, Serve { keys, ..*serve }, &config.log)
         }
         Command::Secret(command) => {

@@ -23,8 +23,8 @@ impl Policy {
     /// What the policy itself grants to an agent that asks: a `grantable: {by: rule}` part, narrowed to what was asked.
     /// The id is empty: who stores the grant gives it one.
     pub fn grant(&self, wanted: &Wanted, who: &Who, now: jiff::Timestamp) -> Result<Grant, GrantRefused> {
-        if let Some(name) = &wanted.credential {
-            return self.lend(name, wanted, who, now, None);
+        if wanted.credential.is_some() {
+            return self.lend(wanted, who, now, None);
         }
         let asked = read(wanted)?;
         let (rule, terms) = self.refusing(&asked, who, now)?;
@@ -46,8 +46,8 @@ impl Policy {
         now: jiff::Timestamp,
         by: &str,
     ) -> Result<Grant, GrantRefused> {
-        if let Some(name) = &wanted.credential {
-            return self.lend(name, wanted, who, now, Some(by));
+        if wanted.credential.is_some() {
+            return self.lend(wanted, who, now, Some(by));
         }
         let asked = read(wanted)?;
         let (rule, terms) = self.refusing(&asked, who, now)?;

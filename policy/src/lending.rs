@@ -24,7 +24,6 @@ impl Policy {
     /// The port that is asked for does not matter: a credential is bound to hosts.
     pub(crate) fn lend(
         &self,
-        name: &str,
         wanted: &Wanted,
         who: &Who,
         now: jiff::Timestamp,
@@ -33,6 +32,7 @@ impl Policy {
         let host = Host::parse(&wanted.host).map_err(|fault| GrantRefused::Malformed {
             why: fault.to_string(),
         })?;
+        let name = wanted.credential.as_deref().unwrap_or_default();
         let (number, credential) = self.named(name)?;
         self.goes_to(number, credential, &host, who)?;
         let Some(terms) = &credential.terms else {

@@ -100,7 +100,7 @@ pub(super) fn next_call(state: &mut State, commands: &mut Vec<Command>) {
         state.phase = Phase::Acting;
         let call = state.calls[index].call.clone();
         match tools::plan(state, index, &call) {
-            Next::Do(command) => return commands.push(command),
+            Next::Do(command) => return commands.push(*command),
             Next::Told { text, ok } => settle_call(state, text, ok, commands),
         }
     }

@@ -48,7 +48,7 @@ pub enum Tool {
 /// What a call comes to.
 pub(super) enum Next {
     /// Something to do first.
-    Do(Command),
+    Do(Box<Command>),
     /// A result at once.
     Told { text: String, ok: bool },
 }
@@ -154,12 +154,12 @@ pub(super) fn plan(state: &State, index: usize, call: &ToolCall) -> Next {
             text: "noted".into(),
             ok: true,
         },
-        Ok(Tool::RequestAccess { wanted, why }) => Next::Do(Command::RequestAccess {
+        Ok(Tool::RequestAccess { wanted, why }) => Next::Do(Box::new(Command::RequestAccess {
             asker: Asker::Tool { step, index },
             record: None,
             wanted,
             why,
-        }),
+        })),
         Ok(_) => match &state.machine.record {
             None => {
                 let why = state.machine.lost.as_deref().unwrap_or("there is none yet");
@@ -168,7 +168,7 @@ pub(super) fn plan(state: &State, index: usize, call: &ToolCall) -> Next {
                     ok: false,
                 }
             }
-            Some(record) => Next::Do(Command::RunTool {
+            Some(record) => Next::Do(Box::new(Command::RunTool {
                 step,
                 attempt: state.settled.1,
                 index,
@@ -176,7 +176,7 @@ pub(super) fn plan(state: &State, index: usize, call: &ToolCall) -> Next {
                 generation: state.machine.generation,
                 exec: format!("{}-{step}-{index}", state.run),
                 call: call.clone(),
-            }),
+            })),
         },
     }
 }

@@ -27,7 +27,7 @@ pub enum StoreError {
         what: &'static str,
     },
     /// The key is made from a passphrase, and none was given.
-    #[error("`{}` is locked by a passphrase: give it with `--passphrase-file FILE`, or as the systemd credential `{credential}`", .0.display(), credential = CREDENTIAL)]
+    #[error("`{}` is locked by a passphrase: give it with `--passphrase-file FILE` (or `SALLYPORT_PASSPHRASE_FILE`), or as the systemd credential `{credential}`", .0.display(), credential = CREDENTIAL)]
     Locked(PathBuf),
     /// The passphrase does not fit.
     #[error("`{}` does not open with this passphrase: a wrong one, or the file was changed; nothing was overwritten", .0.display())]
