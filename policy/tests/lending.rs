@@ -79,8 +79,8 @@ fn wanted(credential: &str, host: &str) -> Wanted {
     }
 }
 
-fn permit(policy: &Policy, host: &str, grants: &[Grant], at: jiff::Timestamp) -> Permit {
-    let request = Request {
+fn get(host: &str) -> Request {
+    Request {
         destination: Destination::parse(host).unwrap(),
         moment: Moment::Http(HttpRequest::new(
             "GET",
@@ -88,11 +88,14 @@ fn permit(policy: &Policy, host: &str, grants: &[Grant], at: jiff::Timestamp) ->
             None,
             true,
         )),
-    };
+    }
+}
+
+fn permit(policy: &Policy, host: &str, grants: &[Grant], at: jiff::Timestamp) -> Permit {
     let overlay = Overlay {
         grants: grants.to_vec(),
     };
-    match policy.decide(&request, &web(), &overlay, at) {
+    match policy.decide(&get(host), &web(), &overlay, at) {
         Decision::Allow(permit) => permit,
         other => panic!("{other:?}"),
     }
@@ -105,6 +108,13 @@ fn a_credential_that_must_be_asked_for_goes_out_only_while_it_is_lent_and_only_w
     assert!(before.credentials().is_empty());
     assert_eq!(before.withheld(), ["deploy", "production"]);
     assert!(before.withholds("deploy") && !before.carries("deploy"));
+    let explained = policy
+        .explain(&get("registry.test:443"), &web(), &Overlay::default(), now())
+        .to_string();
+    assert!(
+        explained.contains("credentials, once asked for: deploy, production"),
+        "{explained}"
+    );
     let grant = policy
         .grant(&wanted("deploy", "Registry.TEST."), &web(), now())
         .unwrap();
