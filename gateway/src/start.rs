@@ -111,7 +111,7 @@ struct Parts {
     metrics: Option<TcpListener>,
 }
 
-/// Serves until SIGTERM or SIGINT, then ends in order. SIGHUP reads all values, authorities (the gateway's own and those trusted
+/// Serves until SIGTERM or SIGINT, then ends in order. SIGHUP reads all values, the services they are fetched from, authorities (the gateway's own and those trusted
 /// upstream) and the standing policies anew.
 /// Prints one JSON line on standard output when every socket listens.
 pub async fn serve(state: &Path, serve: Serve) -> Result<(), StartError> {

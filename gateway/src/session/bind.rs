@@ -201,6 +201,11 @@ fn value(
             ));
         }
         texts.push(minted.text);
+        // Values made for one run have another shape each time. The first is what the agent was shown; those of values that are
+        // forgotten stand for nothing.
+        if texts.len() > ground.sources.terms().old_values + 2 {
+            texts.remove(1);
+        }
     }
     Ok(given)
 }

@@ -1,5 +1,6 @@
 //! The program as an operator meets it: exit codes, messages, sockets, restart, stop, the store, the log.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
+mod fetched;
 mod names;
 mod running;
 mod store;

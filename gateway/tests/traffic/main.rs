@@ -43,6 +43,7 @@ mod python;
 mod refusals;
 mod registry;
 mod rollout;
+mod rotation;
 mod secrets;
 mod signed;
 mod slow;

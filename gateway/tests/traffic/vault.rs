@@ -5,8 +5,11 @@ use crate::origin::{NAMES, Origin, Roots, full};
 use crate::stand::Stand;
 use http::Response;
 use sallyport_gateway::limits::Limits;
-use sallyport_gateway::secret::Value;
+use sallyport_gateway::secret::live::Unread;
+use sallyport_gateway::secret::{SecretStore, Value};
+use sallyport_policy::{Policy, PolicyText, Who};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_postgres::{Config, NoTls};
 
@@ -310,4 +313,63 @@ async fn the_whole_count_of_leases_that_end_before_the_run() {
         run: Duration::from_secs(180),
     })
     .await;
+}
+
+#[tokio::test]
+async fn the_gateway_logs_in_with_a_jwt_and_a_sealed_vault_gives_nothing_any_more() {
+    let bao = Bao::start().await;
+    bao.post("secret/data/agents/model", json!({"data": {"key": FIRST}}))
+        .await;
+    let key = rcgen::KeyPair::generate().unwrap();
+    bao.post("sys/auth/jwt", json!({"type": "jwt"})).await;
+    bao.post(
+        "auth/jwt/config",
+        json!({"jwt_validation_pubkeys": [key.public_key_pem()]}),
+    )
+    .await;
+    let role = json!({"role_type": "jwt", "bound_audiences": ["vault"], "user_claim": "sub", "token_policies": "gateway", "token_ttl": "10m"});
+    bao.post("auth/jwt/role/gateway", role).await;
+    let now = jiff::Timestamp::now().as_second();
+    let claims = json!({"sub": "gateway", "aud": "vault", "iat": now, "exp": now + 300});
+    let header = jsonwebtoken::Header::new(jsonwebtoken::Algorithm::ES256);
+    let signing = jsonwebtoken::EncodingKey::from_ec_pem(key.serialize_pem().as_bytes()).unwrap();
+    let jwt = jsonwebtoken::encode(&header, &claims, &signing).unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("identity.jwt"), jwt).unwrap();
+    let store = Arc::new(SecretStore::open(folder.path()).unwrap());
+    let link = Link::to(bao.port).await;
+    let yaml = link.yaml(false, "allow: [secret/agents/*]");
+    let approle = yaml.lines().find(|line| line.contains("approle")).unwrap();
+    let yaml = yaml.replace(approle, "    jwt: {role: gateway, jwt: {file: identity.jwt}}");
+    let keeper = link.keeper(folder.path(), &store, &limits(), &yaml);
+    let policy = PolicyText {
+        name: "policy.yaml".into(),
+        text: MODEL.replace("PORT", "443"),
+    };
+    let policy = Policy::compile(&[policy]).unwrap();
+    let who = Arc::new(Who::default());
+    keeper.want("run-1", &who, policy.credentials());
+    keeper.settled("run-1").await;
+    let source = &policy
+        .credentials()
+        .iter()
+        .find(|one| one.name == "token")
+        .unwrap()
+        .from;
+    assert_eq!(
+        keeper.give("run-1", &who, source).unwrap().value.len(),
+        FIRST.len()
+    );
+    assert!(keeper.faults().is_empty());
+    bao.post("sys/seal", json!({})).await;
+    let began = Instant::now();
+    let why = loop {
+        match keeper.give("run-1", &who, source) {
+            Err(Unread::Unavailable { sentence, .. }) => break sentence,
+            other => assert!(began.elapsed() < Duration::from_secs(5), "{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert!(why.contains("sealed"), "{why}");
 }

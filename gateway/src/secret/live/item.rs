@@ -142,7 +142,7 @@ impl Item {
                 Err(fault) => {
                     let again = Instant::now() + waits.next().unwrap_or(ground.terms.retry.1);
                     self.trouble(&fault, again, ground).await;
-                    if !self.rest(again, None, ground).await {
+                    if let Woken::Ended = self.wait(again, None, ground).await {
                         return None;
                     }
                 }
@@ -196,27 +196,26 @@ impl Item {
     async fn hold(&self, mut term: Term, ground: &Ground) -> bool {
         let mut waits = ground.terms.waits();
         // Where a renewal failed, the moment of the next try.
-        let mut again = None;
+        let (mut again, mut planned) = (None, None);
         loop {
             let parent = term.parent.as_ref().map(|parent| *parent.borrow());
             let parent = parent.unwrap_or_default();
             let ends = earliest(term.ends, parent.ends);
             self.until.set(ends);
-            let now = Instant::now();
             let renewable = term
                 .lease
                 .as_ref()
                 .filter(|lease| lease.renewable && !parent.last);
             // The parent may itself be made to last longer meanwhile.
             let ours = if parent.last { ends } else { term.ends };
-            let due = match ours {
-                Some(ends) => now + about_half(ends.saturating_duration_since(now)).max(LEAST),
-                None => now + about_half(ground.terms.look * 2),
+            // A parent that is renewed changes nothing of what was planned.
+            let due = match planned.filter(|(known, _)| *known == ours) {
+                Some((_, due)) => due,
+                None => due(ours, ground.terms.look),
             };
-            match self
-                .rest_or_parent(again.unwrap_or(due), &mut term.parent, ground)
-                .await
-            {
+            planned = Some((ours, due));
+            let until = again.unwrap_or(due);
+            match self.wait(until, term.parent.as_mut(), ground).await {
                 Woken::Ended => return false,
                 Woken::Parent => continue,
                 Woken::Due => {}
@@ -304,25 +303,7 @@ impl Item {
         self.settled.send_replace(true);
     }
 
-    /// Waits; false where it is ended before. Tells on the way when the values' time is over.
-    async fn rest(
-        &self,
-        until: Instant,
-        parent: Option<&mut watch::Receiver<Parent>>,
-        ground: &Ground,
-    ) -> bool {
-        !matches!(self.wait(until, parent, ground).await, Woken::Ended)
-    }
-
-    async fn rest_or_parent(
-        &self,
-        until: Instant,
-        parent: &mut Option<watch::Receiver<Parent>>,
-        ground: &Ground,
-    ) -> Woken {
-        self.wait(until, parent.as_mut(), ground).await
-    }
-
+    /// Waits, unless the parent's life changes first or all is ended. Tells on the way when the values' time is over.
     async fn wait(
         &self,
         until: Instant,
@@ -380,6 +361,15 @@ async fn moved(parent: Option<&mut watch::Receiver<Parent>>) {
     };
     if parent.changed().await.is_err() {
         std::future::pending().await
+    }
+}
+
+/// When what ends then is renewed or replaced; what has no end is looked at about each `look`.
+fn due(ends: Option<Instant>, look: Duration) -> Instant {
+    let now = Instant::now();
+    match ends {
+        Some(ends) => now + about_half(ends.saturating_duration_since(now)).max(LEAST),
+        None => now + about_half(look * 2),
     }
 }
 

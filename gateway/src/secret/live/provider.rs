@@ -104,7 +104,7 @@ impl Fault {
     }
 }
 
-/// The providers of a gateway, by the kind of source that they serve (see [`kind`]).
+/// The providers of a gateway, by the kind of source that they serve: `vault`, `github-app`, `oauth`, `aws`.
 #[derive(Debug, Clone, Default)]
 pub struct Providers {
     all: BTreeMap<&'static str, Arc<dyn Provider>>,
