@@ -1,4 +1,5 @@
 //! HTTP/1.1 and HTTP/2 towards the machine: connections, each request of which goes through `exchange`.
+pub mod before_answer;
 pub mod body;
 pub mod chunk_lines;
 pub mod client;
@@ -10,6 +11,7 @@ pub mod forward;
 pub mod grpc;
 pub mod head;
 pub mod interim;
+pub mod minting;
 pub mod outgoing;
 pub mod pace;
 pub mod push;

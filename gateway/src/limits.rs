@@ -65,6 +65,9 @@ pub struct Limits {
     /// Bytes of a body that is covered by an AWS signature without standing in its head, held in memory while it is signed
     /// anew (16 MiB). Beyond it: refused, nothing is sent on.
     pub signed_body_bytes: usize,
+    /// Bytes of an answer in which a log-in gives a value, coded and decoded, held in memory while it is looked into (1 MiB).
+    /// Beyond it: 502, nothing of it passes.
+    pub log_in_answer_bytes: usize,
     /// Bytes of one chunk that carries an AWS signature of its own, held in memory while it is signed anew (4 MiB). Beyond
     /// it: the request ends torn.
     pub signed_chunk_bytes: usize,
@@ -189,6 +192,7 @@ impl Default for Limits {
             signed_body_bytes: 16 << 20,
             signed_chunk_bytes: 4 << 20,
             push_inflated: 512 << 20,
+            log_in_answer_bytes: 1 << 20,
             linger: Duration::from_secs(2),
             linger_bytes: 64 << 20,
             tunnel_connections: 4096,

@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 
 mod both;
 mod candidates;
+pub mod capture;
 pub mod client_certificate;
 mod common;
 mod dictionary;

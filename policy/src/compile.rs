@@ -71,6 +71,7 @@ impl<'a> Compiler<'a> {
             }
             credentials.push(Credential {
                 name: part.name.value.clone(),
+                answers: part.from.answers(),
                 from: part.from.clone(),
                 hosts: hosts.iter().map(ToString::to_string).collect(),
                 patterns: hosts,

@@ -1,7 +1,8 @@
 //! Credentials by name: where they come from, where they may go. Never a value.
-use crate::Destination;
 use crate::document::TermsPart;
 use crate::host_pattern::HostPattern;
+use crate::path_pattern::{PathPattern, Slashes};
+use crate::{CanonicalPath, Destination};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,6 +22,8 @@ pub struct Credential {
     pub places: Vec<Place>,
     /// Environment variable in which the agent finds the placeholder.
     pub env: Option<String>,
+    /// The answers that give values, read; with [`Source::Answer`].
+    pub(crate) answers: Option<(HostPattern, PathPattern)>,
     /// How long a fetched value may be used; absent means as its source says.
     pub ttl: Option<jiff::SignedDuration>,
     /// What it is for, in a sentence for people and agents.
@@ -42,6 +45,18 @@ impl Credential {
         self.patterns
             .iter()
             .any(|pattern| pattern.matches(&destination.host))
+    }
+
+    /// Where its values stand in the answer to what is asked there; nothing where that is no log-in of its own.
+    pub fn parts_of_answer(&self, destination: &Destination, path: &CanonicalPath) -> &[AnswerPart] {
+        match (&self.from, &self.answers) {
+            (Source::Answer { parts, .. }, Some((host, asked)))
+                if host.matches(&destination.host) && asked.matches(path) =>
+            {
+                parts
+            }
+            _ => &[],
+        }
     }
 }
 
@@ -82,6 +97,40 @@ pub enum Source {
     },
     /// A parameter in AWS Systems Manager, by name or ARN.
     AwsParameter(String),
+    /// A log-in's answer that passes here: the agent gets a placeholder of each value in it.
+    Answer {
+        /// Host that answers, in the policy's syntax.
+        host: String,
+        /// Path that is asked for, in the policy's syntax.
+        path: String,
+        /// Where the values stand.
+        parts: Vec<AnswerPart>,
+    },
+}
+
+impl Source {
+    /// The answers that give values, read.
+    pub(crate) fn answers(&self) -> Option<(HostPattern, PathPattern)> {
+        let Self::Answer { host, path, .. } = self else {
+            return None;
+        };
+        Some((
+            HostPattern::parse(host).ok()?,
+            PathPattern::parse(path, Slashes::Plain).ok()?,
+        ))
+    }
+}
+
+/// Where in an answer a value stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AnswerPart {
+    /// A string in a JSON body, by pointer (RFC 6901).
+    Json(String),
+    /// The whole of a header, by lower-case name.
+    Header(String),
+    /// A field of a form as body, by name.
+    Form(String),
 }
 
 /// Where in a request a credential may stand.

@@ -66,7 +66,7 @@ mod yaml;
 
 pub use address::{AddressClass, classify};
 pub use code::Code;
-pub use credential::{Credential, Place, Source};
+pub use credential::{AnswerPart, Credential, Place, Source};
 pub use decision::{Decision, Permit, Reason, Refusal, Remedy};
 pub use diagnostic::{PolicyText, Problem, Severity};
 pub use diff::Diff;

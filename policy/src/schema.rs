@@ -89,7 +89,7 @@ struct Credential {
     grantable: Option<Lent>,
 }
 
-/// Where the value is kept: one of `store`, `env`, `file`, `vault`, `github-app`, `oauth`, `aws-secret`, `aws-parameter`.
+/// Where the value is kept: one of `store`, `env`, `file`, `vault`, `github-app`, `oauth`, `aws-secret`, `aws-parameter`, `answer`.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, rename_all = "kebab-case")]
 #[expect(dead_code, reason = "the types only describe the form")]
@@ -114,6 +114,16 @@ struct From {
     aws_secret: Option<String>,
     /// Name or ARN of a parameter in AWS Systems Manager.
     aws_parameter: Option<String>,
+    /// Host whose answer to a log-in holds the value, which the agent never sees; with `path` and one of `json`, `header`, `form`.
+    answer: Option<String>,
+    /// Path that is asked for.
+    path: Option<String>,
+    /// Pointers (RFC 6901) to strings in the answer.
+    json: Option<Texts>,
+    /// Names of its headers.
+    header: Option<Texts>,
+    /// Names of its form's fields.
+    form: Option<Texts>,
 }
 
 /// A request and what is expected of it.

@@ -3,10 +3,12 @@
 //! head -> decision -> guard and substitution -> bounds -> upstream -> redaction -> record -> client. Each stage either hands on
 //! what the next one demands, or ends the exchange with a `Stop`, which becomes an answer and a record. The handshake of a
 //! WebSocket goes the same way; what follows it is told in `websocket.rs`.
+use super::before_answer;
 use super::client::Client;
 use super::deciding::{self, Allowed};
 use super::fate::{Cut, RequestFate};
 use super::head::{self, HeadFault};
+use super::minting;
 use super::pace::Pace;
 use super::pushed::PushGuard;
 use super::refusal::mark_upstream_error;
@@ -25,6 +27,7 @@ use crate::ledger::Ledger;
 use crate::metrics::path::Phase;
 use crate::payload::{Body, Fault};
 use crate::secret::SessionSecrets;
+use crate::secret::capture::LogIn;
 use crate::secret::sigv4::Presented;
 use crate::session::quota::Pass;
 use crate::telemetry::spans;
@@ -56,6 +59,7 @@ struct Answer {
     secrets: Arc<SessionSecrets>,
     pass: Arc<Pass>,
     begins: Option<Box<Beginning>>,
+    log_ins: Vec<LogIn>,
 }
 
 /// What is needed where an answer begins a WebSocket.
@@ -127,6 +131,9 @@ async fn attempt(
     };
     let presented = signing::covered(presented, &mut body, &shared.limits).await?;
     let push = allowed.push.clone();
+    let log_ins = channel
+        .session
+        .log_ins(&channel.destination, &allowed.request.path);
     let prepared = prepare(shared, channel, allowed, (parts, body, presented), ledger)?;
     let (secrets, pass) = (prepared.secrets.clone(), prepared.pass.clone());
     let fate = prepared.fate.clone();
@@ -155,6 +162,7 @@ async fn attempt(
         secrets,
         pass,
         begins,
+        log_ins,
     })
 }
 
@@ -226,7 +234,7 @@ fn prepare(
         false => (body.boxed_unsync(), None),
     };
     if pace.is_some() || open.is_some() {
-        hand_on_interims(&mut parts, secrets.clone(), open, pace);
+        before_answer::hand_on(&mut parts, secrets.clone(), open, pace);
     }
     Ok(Prepared {
         permit,
@@ -236,29 +244,6 @@ fn prepare(
         body,
         fate,
     })
-}
-
-/// Hands on what the upstream says before its answer: `100` opens the body's gate, others go to the client.
-fn hand_on_interims(
-    parts: &mut Parts,
-    secrets: Arc<SessionSecrets>,
-    open: Option<watch::Sender<bool>>,
-    pace: Option<Arc<Pace>>,
-) {
-    let mut carrier = Request::new(());
-    hyper::ext::on_informational(&mut carrier, move |said| match (said.status(), &open, &pace) {
-        (StatusCode::CONTINUE, Some(open), _) => {
-            open.send_replace(true);
-        }
-        (status, _, Some(pace)) => {
-            let mut headers = said.headers().clone();
-            forward::strip_answer(&mut headers);
-            secrets.redact_headers(&mut headers);
-            pace.send_interim(status, &headers);
-        }
-        _ => {}
-    });
-    parts.extensions.extend(std::mem::take(carrier.extensions_mut()));
 }
 
 async fn send(
@@ -310,6 +295,7 @@ async fn release(
         response,
         secrets,
         pass,
+        log_ins,
         ..
     }: Answer,
     mut ledger: Ledger,
@@ -325,10 +311,15 @@ async fn release(
     }
     mark_upstream_error(parts.status, &mut parts.headers);
     ledger.status(parts.status);
+    let body = body.map_err(Fault::from).boxed_unsync();
+    let taken = minting::taken((shared, channel), log_ins, (&parts, body), secrets).await;
+    let (secrets, body) = match taken {
+        Ok(taken) => taken,
+        Err(cannot) => return refuse(Stop::Opaque(cannot), channel, ledger, client).await,
+    };
     ledger
         .traffic()
         .redacted(secrets.redact_headers(&mut parts.headers));
-    let body = body.map_err(Fault::from).boxed_unsync();
     let body = match body::redacted(body, &mut parts.headers, &secrets, ledger.traffic()) {
         Ok(body) => body,
         Err(cannot) => return refuse(Stop::Opaque(cannot), channel, ledger, client).await,

@@ -208,8 +208,14 @@ impl SessionSecrets {
                 signing.permit.rule()
             ));
         }
+        if let Err(absence) = self.bindings[bound.owner].usable() {
+            return Err(Leak {
+                retry_after_s: absence.retry_after_s,
+                ..leak(credential, &absence.sentence)
+            });
+        }
         let Some(real) = &bound.real else {
-            return refuse("the credential has no value at the moment; the session's warnings say why");
+            return refuse("its value holds no access key");
         };
         let ours = anew(shown, payload, real, (signing, head)).map_err(|why| leak(credential, why))?;
         self.refuse_unsigned(head)?;

@@ -1,4 +1,5 @@
 //! Binding: a policy's credentials with their values and placeholders.
+use super::carried::{carried, is_of_answers};
 use crate::secret::live::{Given, Terms};
 use crate::secret::placeholder::{self, ENOUGH_BITS};
 use crate::secret::sigv4::keys;
@@ -59,6 +60,10 @@ pub(super) fn bind(
     let mut bindings = Vec::new();
     let terms = ground.sources.terms();
     for credential in credentials {
+        if is_of_answers(credential) {
+            bindings.extend(carried(credential, &placeholders, before));
+            continue;
+        }
         let texts = placeholders.entry(credential.name.clone()).or_default();
         let given = value(credential, ground, texts, &mut warnings);
         let (given, absence) = match given {

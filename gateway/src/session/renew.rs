@@ -136,6 +136,7 @@ impl Session {
         }
     }
 
+    /// Shows and keeps other placeholders; on disk when it returns.
     pub(super) fn set_placeholders(&self, placeholders: super::bind::Placeholders) -> Result<(), StateError> {
         // The lock is held over writing: grants may be used up meanwhile.
         let mut kept = self.kept();

@@ -1,4 +1,5 @@
 //! What a session's agent may know of its credentials: everything but their values.
+use super::carried::is_of_answers;
 use super::{Live, Session};
 use crate::control::types::CredentialView;
 use crate::secret::sigv4::keys;
@@ -14,6 +15,9 @@ impl Session {
         let Some(first) = binding.and_then(|binding| binding.placeholders.first()) else {
             return Vec::new();
         };
+        if is_of_answers(credential) {
+            return Vec::new();
+        }
         let whole = self.view_of(live, credential, first.clone());
         if !credential.places.contains(&Place::AwsSigv4) {
             return vec![whole];

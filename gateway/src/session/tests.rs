@@ -481,3 +481,61 @@ async fn the_log_is_told_whose_a_session_is_once_for_each_change() {
         Err(SessionError::Unknown(_))
     ));
 }
+
+#[tokio::test]
+async fn what_a_log_in_gave_is_forgotten_at_a_restart_and_its_placeholder_goes_nowhere() {
+    const LOG_IN: &str = r#"
+version: 1
+credentials:
+  api: {from: {answer: auth.test, path: /token, json: /token}, hosts: [allowed.test], in: [bearer]}
+rules: [{id: all, to: {host: [allowed.test, auth.test]}, use: [api], effect: allow}]
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let (sessions, sink) = open(folder.path());
+    sessions.put("run-1", spec(LOG_IN)).unwrap();
+    let session = sessions.by_id("run-1").unwrap();
+    let (at, path) = (
+        get("auth.test").destination,
+        CanonicalPath::parse("/token").unwrap(),
+    );
+    let [(name, parts)] = &session.log_ins(&at, &path)[..] else {
+        panic!("no log-in")
+    };
+    assert!(
+        session
+            .log_ins(&get("allowed.test").destination, &path)
+            .is_empty()
+    );
+    let body = br#"{"token": "tok_Zq8Lw2Xv7Rt4Yb6Nc9Md1Ke3Jf5Hg0Pa"}"#;
+    let found = crate::secret::capture::captured(name, parts, &http::HeaderMap::new(), body).unwrap();
+    let secrets = sessions.capture(&session, found).unwrap();
+    let text = secrets.captured_as("api").next().unwrap().placeholders[0].clone();
+    let sent = |session: &Session| {
+        let request = http::Request::builder()
+            .uri("/")
+            .header("authorization", format!("Bearer {text}"));
+        let (mut head, ()) = request.body(()).unwrap().into_parts();
+        let Decision::Allow(permit) = session.decide(&get("allowed.test")).decision else {
+            panic!("allowed")
+        };
+        let outbound = session.secrets().outbound(&permit, true, &mut head);
+        outbound
+            .map(|_| head.headers["authorization"].clone())
+            .map_err(|leak| leak.sentence)
+    };
+    assert_eq!(
+        sent(&session).unwrap(),
+        "Bearer tok_Zq8Lw2Xv7Rt4Yb6Nc9Md1Ke3Jf5Hg0Pa"
+    );
+    // They stay when the policy is put again, as it is or changed.
+    sessions
+        .put("run-1", spec(&LOG_IN.replace("id: all", "id: every")))
+        .unwrap();
+    assert!(sent(&session).is_ok());
+    drop((session, secrets));
+    drop((sessions, sink));
+    let (sessions, _sink) = open(folder.path());
+    let session = sessions.by_id("run-1").unwrap();
+    let refused = sent(&session).unwrap_err();
+    assert!(refused.contains("log in again"), "{refused}");
+}

@@ -28,6 +28,7 @@ mod identity;
 mod interim;
 mod leaks;
 mod metrics;
+mod minted;
 mod names;
 mod observed;
 mod origin;

@@ -13,15 +13,17 @@ use sha2::{Digest, Sha256};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
-/// What the token's endpoint gives: a value that the gateway does not know, as it is for each log-in another one.
-const TOKEN: &str = "eyJhbGciOiJFUzI1NiJ9.eyJhY2Nlc3MiOltdfQ.c2lnbmF0dXJl";
+/// What the token's endpoint gives: a value that the gateway does not know before, as it is for each log-in another one.
+const TOKEN: &str =
+    "eyJhbGciOiJFUzI1NiJ9.eyJhY2Nlc3MiOltdfQ.Zq8Lw2Xv7Rt4Yb6Nc9Md1Ke3Jf5Hg0Pa2Ts8UvWxAb3dEf6hIj";
 const POLICY: &str = r#"
 version: 1
 name: registry
 credentials:
   token: {from: {store: token}, hosts: [store.test], in: [basic]}
+  pull: {from: {answer: store.test, path: /token, json: [/token, /access_token]}, hosts: [allowed.test], in: [bearer]}
 rules:
-  - {id: registry, to: {host: [allowed.test, 127.0.0.0/8], port: PORT, methods: [GET, HEAD, POST, PATCH, PUT], path: "/v2/**", private: true}, effect: allow}
+  - {id: registry, to: {host: [allowed.test, 127.0.0.0/8], port: PORT, methods: [GET, HEAD, POST, PATCH, PUT], path: "/v2/**", private: true}, use: [pull], effect: allow}
   - {id: store, to: {host: [store.test, 127.0.0.0/8], port: PORT, methods: [GET], path: ["/token", "/blobs/*"], private: true}, use: [token], effect: allow}
 "#;
 
@@ -44,7 +46,9 @@ async fn registry(stored: Stored, request: Request<Incoming>) -> Response<Reply>
                     .as_ref()
                     .is_some_and(|value| value.starts_with("Basic ")) =>
             {
-                answer.body(full(format!("{{\"token\":\"{TOKEN}\"}}"))).unwrap()
+                let token =
+                    format!("{{\"token\":\"{TOKEN}\",\"access_token\":\"{TOKEN}\",\"expires_in\":300}}");
+                answer.body(full(token)).unwrap()
             }
             "/token" => answer.status(401).body(full("")).unwrap(),
             // A link that is signed already is refused with two kinds of log-in (S3).
@@ -275,11 +279,11 @@ async fn an_image_is_pushed_and_pulled_with_a_token_of_the_day_and_blobs_that_li
                 &[b""],
             )
             .await;
-        assert_eq!(
-            (status, &token[..]),
-            (200, format!("{{\"token\":\"{TOKEN}\"}}").as_bytes())
-        );
-        let bearer = ("authorization", &*format!("Bearer {TOKEN}"));
+        let given: serde_json::Value = serde_json::from_slice(&token).unwrap();
+        let token = given["token"].as_str().unwrap();
+        assert_eq!((status, &given["access_token"]), (200, &given["token"]));
+        assert!(token != TOKEN && token.len() == TOKEN.len(), "{token}");
+        let bearer = ("authorization", &*format!("Bearer {token}"));
 
         let whole = LAYER.concat();
         let path = format!("/v2/acme/app/blobs/{}", digest(&whole));
@@ -360,8 +364,24 @@ async fn an_image_is_pushed_and_pulled_with_a_token_of_the_day_and_blobs_that_li
             .into_iter()
             .filter(|record| !record.credentials_used.is_empty())
             .collect();
-        assert_eq!(used.len(), 1, "{used:#?}");
-        assert_eq!(used[0].path.as_deref(), Some("/token"));
+        let of = |path: &str| {
+            used.iter()
+                .filter(|record| record.path.as_deref() == Some(path))
+                .collect::<Vec<_>>()
+        };
+        let [login] = of("/token")[..] else {
+            panic!("{used:#?}")
+        };
+        assert_eq!(
+            (&login.credentials_used[..], &login.credentials_redacted[..]),
+            (&["token".to_owned()][..], &["pull".to_owned()][..])
+        );
+        assert!(
+            used.iter()
+                .all(|record| record.path == login.path || record.credentials_used == ["pull"]),
+            "{used:#?}"
+        );
+        assert!(!format!("{used:?}").contains(TOKEN));
     }
 }
 

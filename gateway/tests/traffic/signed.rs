@@ -171,5 +171,14 @@ async fn the_server_of_moto_takes_what_is_signed_anew() {
     client.args([MOTO, "ask"]).envs(variables(&stand));
     let said = asked(&stand, &mut client, &packages).await;
     assert_eq!(said, "all was taken");
-    assert_all(&stand.records(8).await, &["aws"]);
+    // All but those of a client that signs with other keys.
+    let signed = |record: &AuditRecord| record.credentials_used == ["aws"];
+    let records = stand.records_until(8, signed).await;
+    assert_all(&records, &["aws"]);
+    let others = stand
+        .records(9)
+        .await
+        .into_iter()
+        .filter(|record| !signed(record));
+    assert!(others.into_iter().all(|record| record.status == Some(403)));
 }

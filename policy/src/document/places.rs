@@ -28,7 +28,7 @@ pub(super) fn read_place(word: &At<String>, reader: &mut Reader<'_>) -> Option<P
     match (kind, name) {
         ("bearer", None) => Some(Place::Bearer),
         ("basic", None) => Some(Place::Basic),
-        ("header", Some(name)) => header_place(name, &word.at, reader),
+        ("header", Some(name)) => header_name(name, &word.at, reader).map(Place::Header),
         ("query", Some(name)) if !name.is_empty() => Some(Place::Query(name.to_owned())),
         ("form", Some(name)) if !name.is_empty() => Some(Place::Form(name.to_owned())),
         ("json", Some(pointer)) => json_pointer(pointer, &word.at, reader).map(Place::Json),
@@ -53,7 +53,8 @@ pub(super) fn read_place(word: &At<String>, reader: &mut Reader<'_>) -> Option<P
     }
 }
 
-fn header_place(name: &str, at: &Position, reader: &mut Reader<'_>) -> Option<Place> {
+/// The name of a header that carries a credential, in lower case.
+pub(super) fn header_name(name: &str, at: &Position, reader: &mut Reader<'_>) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     let token = !lower.is_empty()
         && lower
@@ -67,11 +68,11 @@ fn header_place(name: &str, at: &Position, reader: &mut Reader<'_>) -> Option<Pl
         reader.push(at.error(format!("header `{lower}` carries no credential")));
         return None;
     }
-    Some(Place::Header(lower))
+    Some(lower)
 }
 
 /// A JSON pointer (RFC 6901) to a string: `/` before each key, in which `~0` stands for `~` and `~1` for `/`.
-fn json_pointer(pointer: &str, at: &Position, reader: &mut Reader<'_>) -> Option<String> {
+pub(super) fn json_pointer(pointer: &str, at: &Position, reader: &mut Reader<'_>) -> Option<String> {
     let escapes = pointer
         .split('~')
         .skip(1)

@@ -1,9 +1,12 @@
 //! Reading where a credential's value is kept.
+use super::places::{header_name, json_pointer};
 use super::reader::{Fields, Reader};
-use crate::Source;
 use crate::diagnostic::At;
 use crate::host::shown;
+use crate::host_pattern::HostPattern;
+use crate::path_pattern::{PathPattern, Slashes};
 use crate::yaml::Node;
+use crate::{AnswerPart, Source};
 use serde_saphyr::Spanned;
 use std::collections::BTreeMap;
 
@@ -20,6 +23,7 @@ const KINDS: &[(&str, &[&str])] = &[
     ("oauth", &[]),
     ("aws-secret", &["field"]),
     ("aws-parameter", &[]),
+    ("answer", &["path", "json", "header", "form"]),
 ];
 
 pub(super) fn read_source(node: Spanned<Node>, reader: &mut Reader<'_>) -> Option<Source> {
@@ -68,6 +72,7 @@ pub(super) fn read_source(node: Spanned<Node>, reader: &mut Reader<'_>) -> Optio
         "aws-parameter" => {
             is_plain(&value, "`aws-parameter`", reader).then_some(Source::AwsParameter(value.value))
         }
+        "answer" => answer(value, &mut fields, reader),
         _ => github_app(value, &mut fields, reader),
     }
 }
@@ -142,6 +147,68 @@ fn is_plain(name: &At<String>, what: &str, reader: &mut Reader<'_>) -> bool {
     }
     plain
 }
+
+/// `{answer: auth.example.com, path: /token, json: [/token, /access_token]}`; also `header` and `form`.
+fn answer(host: At<String>, fields: &mut Fields, reader: &mut Reader<'_>) -> Option<Source> {
+    match HostPattern::parse(&host.value) {
+        Ok(HostPattern::Any) | Err(_) => {
+            let message = format!("`{}` is no host that answers a log-in", shown(&host.value));
+            reader.push(
+                host.at
+                    .error(message)
+                    .hint("write for example `answer: auth.example.com`"),
+            );
+        }
+        Ok(_) => {}
+    }
+    let Some(path) = fields.take("path").and_then(|node| reader.text(node, "`path`")) else {
+        let problem = host
+            .at
+            .error("the source names no `path` whose answer is looked into");
+        reader.push(problem.hint("write for example `path: /token`"));
+        return None;
+    };
+    if let Err((message, hint)) = PathPattern::parse(&path.value, Slashes::Plain) {
+        let problem = path.at.error(message);
+        reader.push(hint.into_iter().fold(problem, |problem, hint| problem.hint(hint)));
+    }
+    let mut parts = Vec::new();
+    for (kind, read) in PARTS {
+        let words = fields
+            .take(kind)
+            .map(|node| reader.texts(node, &format!("`{kind}`")));
+        for word in words.unwrap_or_default() {
+            parts.extend(read(&word, reader));
+        }
+    }
+    if parts.is_empty() {
+        let problem = host
+            .at
+            .error("the source does not say where in the answer the value stands");
+        reader.push(
+            problem.hint("write for example `json: /access_token`; or `header: NAME`, or `form: NAME`"),
+        );
+        return None;
+    }
+    Some(Source::Answer {
+        host: host.value,
+        path: path.value,
+        parts,
+    })
+}
+
+type ReadPart = fn(&At<String>, &mut Reader<'_>) -> Option<AnswerPart>;
+
+/// Where in an answer a value may stand.
+const PARTS: [(&str, ReadPart); 3] = [
+    ("json", |word, reader| {
+        json_pointer(&word.value, &word.at, reader).map(AnswerPart::Json)
+    }),
+    ("header", |word, reader| {
+        header_name(&word.value, &word.at, reader).map(AnswerPart::Header)
+    }),
+    ("form", |word, _| Some(AnswerPart::Form(word.value.clone()))),
+];
 
 /// `{github-app: acme-agents, repositories: ["acme/web"], permissions: {contents: write}}`.
 fn github_app(app: At<String>, fields: &mut Fields, reader: &mut Reader<'_>) -> Option<Source> {

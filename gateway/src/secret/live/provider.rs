@@ -155,7 +155,7 @@ pub(super) const KINDS: [&str; 4] = ["vault", "github-app", "oauth", "aws"];
 /// The kind of a source that must be fetched, as in metrics; none for those that are read at once.
 pub(super) fn kind(from: &Source) -> Option<&'static str> {
     match from {
-        Source::Store(_) | Source::Env(_) | Source::File(_) => None,
+        Source::Store(_) | Source::Env(_) | Source::File(_) | Source::Answer { .. } => None,
         Source::Vault { .. } => Some("vault"),
         Source::GithubApp { .. } => Some("github-app"),
         Source::Oauth(_) => Some("oauth"),
@@ -195,5 +195,6 @@ pub(super) fn shown(from: &Source) -> String {
         Source::Oauth(name) => format!("log-in `{name}` by OAuth"),
         Source::AwsSecret { name, .. } => format!("secret `{name}` of AWS"),
         Source::AwsParameter(name) => format!("parameter `{name}` of AWS"),
+        Source::Answer { host, path, .. } => format!("log-in at `{host}{path}`"),
     }
 }
