@@ -236,7 +236,11 @@ mod tests {
             ["of the/form"]
         );
         assert_eq!(
-            of(&[token.clone()], "{\"error\": \"x\", \"token\": null}").unwrap(),
+            of(
+                std::slice::from_ref(&token),
+                "{\"error\": \"x\", \"token\": null}"
+            )
+            .unwrap(),
             [""; 0]
         );
         for (body, why) in [
@@ -244,7 +248,7 @@ mod tests {
             ("{\"token\": 7}", "no string"),
             ("{\"token\": \"short\"}", "5 bytes"),
         ] {
-            let fault = of(&[token.clone()], body).unwrap_err().to_string();
+            let fault = of(std::slice::from_ref(&token), body).unwrap_err().to_string();
             assert!(
                 fault.contains(why) && fault.contains("`token`") && !fault.contains("short"),
                 "{fault}"
