@@ -18,12 +18,11 @@ pub struct BodyGuard {
     both: Option<Arc<Both>>,
     names: Arc<[String]>,
     seen: Vec<String>,
-    /// What a permit says.
-    terms: Terms,
+    /// What a permit says of what is found, where it says something.
+    terms: Option<Box<Terms>>,
 }
 
-/// What a permit says of what is found; nothing where there is no permit.
-#[derive(Default)]
+/// What a permit says of what is found.
 struct Terms {
     /// A value becomes its placeholder.
     redacts: bool,
@@ -44,7 +43,7 @@ impl fmt::Debug for BodyGuard {
 impl SessionSecrets {
     /// A streaming guard for one outgoing body, or none where there is nothing to look for.
     pub fn body_guard(&self) -> Option<BodyGuard> {
-        self.guards_bodies().then(|| self.guard(Terms::default()))
+        self.guards_bodies().then(|| self.guard(None))
     }
 
     /// The same under a permit. Unknown secrets are looked for in the first `bound` bytes.
@@ -55,24 +54,21 @@ impl SessionSecrets {
         }
         let barred =
             |(number, binding): (usize, &Binding)| (!permit.carries(&binding.name)).then_some(number);
-        Some(
-            self.guard(Terms {
-                redacts: leaks.redacts(),
-                redacted: Vec::new(),
-                barred: match leaks.placeholders {
-                    Some(OnPlaceholder::Refuse) => {
-                        self.bindings.iter().enumerate().filter_map(barred).collect()
-                    }
-                    _ => Vec::new(),
-                },
-                unknown: leaks
-                    .unknown
-                    .map(|word| (word, Watch::new(self.placeholders.clone(), bound))),
-            }),
-        )
+        let terms = Terms {
+            redacts: leaks.redacts(),
+            redacted: Vec::new(),
+            barred: match leaks.placeholders {
+                Some(OnPlaceholder::Refuse) => self.bindings.iter().enumerate().filter_map(barred).collect(),
+                _ => Vec::new(),
+            },
+            unknown: leaks
+                .unknown
+                .map(|word| (word, Watch::new(self.placeholders.clone(), bound))),
+        };
+        Some(self.guard(Some(Box::new(terms))))
     }
 
-    fn guard(&self, terms: Terms) -> BodyGuard {
+    fn guard(&self, terms: Option<Box<Terms>>) -> BodyGuard {
         BodyGuard {
             both: self.both.clone(),
             values: self.values.clone().map(Window::new),
@@ -87,12 +83,12 @@ impl SessionSecrets {
 impl BodyGuard {
     /// Whether what passes may differ from what came; its length is the same.
     pub fn changes(&self) -> bool {
-        self.terms.redacts && self.values.is_some()
+        self.values.is_some() && self.terms.as_ref().is_some_and(|terms| terms.redacts)
     }
 
     /// Whether the next piece passes as it is; it need not be pushed then.
     pub fn passes(&self, piece: &[u8]) -> bool {
-        if self.terms.unknown.is_some() {
+        if self.terms.as_ref().is_some_and(|terms| terms.unknown.is_some()) {
             return false;
         }
         let mut windows = [&self.values, &self.placeholders].into_iter().flatten();
@@ -107,7 +103,7 @@ impl BodyGuard {
         self.look(Some(piece))?;
         let (names, terms) = (&self.names, &mut self.terms);
         match &mut self.values {
-            Some(window) => window.push(piece, out, &mut |pattern| terms.meet(pattern, names)),
+            Some(window) => window.push(piece, out, &mut |pattern| meet(terms, pattern, names)),
             None => {
                 out.extend_from_slice(piece);
                 Ok(())
@@ -120,7 +116,7 @@ impl BodyGuard {
         self.look(None)?;
         let (names, terms) = (&self.names, &mut self.terms);
         match &mut self.values {
-            Some(window) => window.finish(out, &mut |pattern| terms.meet(pattern, names)),
+            Some(window) => window.finish(out, &mut |pattern| meet(terms, pattern, names)),
             None => Ok(()),
         }
     }
@@ -135,16 +131,18 @@ impl BodyGuard {
         let seen = self.seen.iter().filter(|name| !used.contains(name));
         let seen =
             seen.map(|name| format!("placeholder of credential `{name}` in {place}, passed unchanged"));
-        let redacted = self.terms.redacted.iter();
+        let redacted = self.terms.iter().flat_map(|terms| &terms.redacted);
         let redacted =
             redacted.map(|name| format!("value of credential `{name}` in {place}, its placeholder was sent"));
-        let unknown = self.terms.unknown.iter().flat_map(|(_, watch)| watch.found());
+        let unknown = self.terms.iter().filter_map(|terms| terms.unknown.as_ref());
+        let unknown = unknown.flat_map(|(_, watch)| watch.found());
         let unknown = unknown.map(|id| format!("what looks like a secret (`{id}`) in {place}, passed"));
         seen.chain(redacted).chain(unknown).collect()
     }
 
     fn look(&mut self, piece: Option<&[u8]>) -> Result<(), Leak> {
-        if let (Some((word, watch)), Some(piece)) = (&mut self.terms.unknown, piece) {
+        let unknown = self.terms.as_mut().and_then(|terms| terms.unknown.as_mut());
+        if let (Some((word, watch)), Some(piece)) = (unknown, piece) {
             watch.look(piece);
             if let (OnUnknown::Refuse, Some(id)) = (word, watch.found().first()) {
                 return Err(Leak::unknown(id, "the body"));
@@ -153,10 +151,10 @@ impl BodyGuard {
         let Some(window) = &mut self.placeholders else {
             return Ok(());
         };
-        let (names, seen, barred) = (&self.names, &mut self.seen, &self.terms.barred);
+        let (names, seen, barred) = (&self.names, &mut self.seen, self.terms.as_ref());
         let mut note = |pattern: &Pattern| {
             let name = &names[pattern.owner];
-            if barred.contains(&pattern.owner) {
+            if barred.is_some_and(|terms| terms.barred.contains(&pattern.owner)) {
                 return Err(Leak::barred(name, "the body"));
             }
             if !seen.contains(name) {
@@ -172,16 +170,16 @@ impl BodyGuard {
     }
 }
 
-impl Terms {
-    /// A value was found: it is replaced, or nothing may pass.
-    fn meet(&mut self, pattern: &Pattern, names: &[String]) -> Result<(), Leak> {
-        let name = &names[pattern.owner];
-        if !self.redacts {
-            return Err(Leak::value(name, "the body"));
+/// A value was found: it is replaced, or nothing may pass.
+fn meet(terms: &mut Option<Box<Terms>>, pattern: &Pattern, names: &[String]) -> Result<(), Leak> {
+    let name = &names[pattern.owner];
+    match terms {
+        Some(terms) if terms.redacts => {
+            if !terms.redacted.contains(name) {
+                terms.redacted.push(name.clone());
+            }
+            Ok(())
         }
-        if !self.redacted.contains(name) {
-            self.redacted.push(name.clone());
-        }
-        Ok(())
+        _ => Err(Leak::value(name, "the body")),
     }
 }

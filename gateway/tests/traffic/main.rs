@@ -12,6 +12,7 @@ mod conformance;
 mod crossing;
 mod database;
 mod dns;
+mod echoes;
 mod fairness;
 mod fidelity;
 mod fields;
