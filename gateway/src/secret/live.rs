@@ -6,18 +6,23 @@
 //!
 //! The [`Keeper`] fetches for a session when it is opened or its policy changes, renews and replaces before the end, writes each
 //! lease down before its value is used, and gives everything back when the session ends, also after a crash.
+mod aws;
 mod counts;
+mod github;
 mod ground;
 mod item;
 mod keeper;
 mod leases;
+mod oauth;
 mod own;
+mod pattern;
 mod provider;
 mod settings;
 mod state;
 mod terms;
 mod until;
 mod vault;
+mod web;
 
 pub use counts::Counts;
 pub use ground::{Change, Told};
@@ -30,5 +35,7 @@ pub use state::{Given, Unread};
 pub use terms::Terms;
 pub use until::Until;
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

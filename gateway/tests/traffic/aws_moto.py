@@ -1,4 +1,4 @@
-# moto as a server of S3, STS and IAM that checks each signature, and boto3 as its client with whatever keys the environment has
+# moto as a server of S3, STS and IAM that checks each signature, with secrets too where it is told one, and boto3 as its client with whatever keys the environment has
 # (case T06).
 import json
 import os
@@ -24,6 +24,10 @@ def serve():
     iam.put_user_policy(UserName="agent", PolicyName="all", PolicyDocument=json.dumps(everything))
     key = iam.create_access_key(UserName="agent")["AccessKey"]
     keys = {name: key[name] for name in ("AccessKeyId", "SecretAccessKey")}
+    if len(sys.argv) > 2:
+        secret = sys.argv[2]
+        boto3.client("secretsmanager", **common).create_secret(Name="agents/model", SecretString=json.dumps({"key": secret}))
+        boto3.client("ssm", **common).put_parameter(Name="/agents/whole", Value=secret[::-1], Type="SecureString")
     # From here on every request must be signed.
     settings.INITIAL_NO_AUTH_ACTION_COUNT = 0
     print(json.dumps({"port": port, "keys": keys}), flush=True)

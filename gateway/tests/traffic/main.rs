@@ -14,6 +14,7 @@ mod database;
 mod dns;
 mod echoes;
 mod fairness;
+mod fetched;
 mod fidelity;
 mod fields;
 mod floods;

@@ -1,7 +1,7 @@
 //! Requests that are signed for AWS: their client's signature reaches the server still good, or is made anew where it was made
 //! with placeholders. botocore signs; a server of ours and moto check (case T06).
 use crate::origin::{Origin, Roots};
-use crate::python::{python_package, python_packages};
+use crate::python::{moto, python_package, python_packages, serving};
 use crate::stand::{POLICY, Stand};
 use sallyport_gateway::control::types::{AuditRecord, Verdict};
 use sallyport_gateway::limits::Limits;
@@ -9,10 +9,8 @@ use sallyport_gateway::names::resolve::Resolver;
 use sallyport_gateway::secret::Value;
 use sallyport_gateway::upstream::Outlet;
 use std::path::Path;
-use std::process::Stdio;
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traffic/aws_peers.py");
 const MOTO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traffic/aws_moto.py");
@@ -32,14 +30,6 @@ const KEYS: [&str; 3] = [
     "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
     "FwoGZXIvYXdzEBYaDHqa0AP/wZq8Lw2Xv7Rt4+Yb6Nc9Md1Ke==",
 ];
-
-/// Runs a server that says its first line once it serves.
-async fn serving(command: &mut Command) -> (Child, String) {
-    let mut server = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
-    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-    let line = lines.next_line().await.unwrap().unwrap();
-    (server, line)
-}
 
 /// TLS in front of a server on a port of this machine.
 async fn origin(roots: &Roots, port: u16) -> Origin {
@@ -159,17 +149,14 @@ async fn requests_signed_with_placeholders_by_a_late_clock_are_signed_anew_with_
 
 #[tokio::test]
 async fn the_server_of_moto_takes_what_is_signed_anew() {
-    let moto = ["moto[s3]==5.2.2", "flask==3.1.3", "flask-cors==6.0.5"];
-    let packages = python_packages("moto-5.2.2", &moto).await;
-    let mut server = Command::new("python3");
-    let (_server, line) = serving(server.args([MOTO, "serve"]).env("PYTHONPATH", &packages)).await;
-    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let moto = moto(None).await;
+    let told = &moto.told;
     let roots = Roots::new();
     let origin = origin(&roots, u16::try_from(told["port"].as_u64().unwrap()).unwrap()).await;
     let stand = stand_with(&roots, origin.port, told["keys"].to_string()).await;
     let mut client = Command::new("python3");
     client.args([MOTO, "ask"]).envs(variables(&stand));
-    let said = asked(&stand, &mut client, &packages).await;
+    let said = asked(&stand, &mut client, &moto.packages).await;
     assert_eq!(said, "all was taken");
     // All but those of a client that signs with other keys.
     let signed = |record: &AuditRecord| record.credentials_used == ["aws"];

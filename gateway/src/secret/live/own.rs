@@ -42,6 +42,28 @@ impl Own {
         self.folder.join(file)
     }
 
+    /// A PEM file, where one is named.
+    pub(super) fn pem(&self, file: Option<&Path>) -> Result<Option<Vec<u8>>, String> {
+        let Some(file) = file else { return Ok(None) };
+        let path = self.path(file);
+        let read = std::fs::read(&path);
+        read.map(Some)
+            .map_err(|error| format!("`{}` cannot be read: {error}", path.display()))
+    }
+
+    /// Puts another value in a secret's place, which only the store allows.
+    pub(super) async fn replace(&self, named: &Named, value: Value) -> Result<(), String> {
+        let Named::Store(name) = named else {
+            return Err("it is not named by `store`, and only what lies there can be replaced".to_owned());
+        };
+        let (store, name) = (self.store.clone(), name.clone());
+        let set = tokio::task::spawn_blocking(move || store.set(&name, value)).await;
+        match set {
+            Ok(set) => set.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     /// The value of today. Blocks for some milliseconds.
     pub fn read(&self, named: &Named) -> Result<Value, String> {
         match named {

@@ -2,8 +2,9 @@
 use super::own::{Named, Own};
 use super::provider::Providers;
 use super::terms::Terms;
-use super::vault;
+use super::{aws, github, oauth, vault};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +14,14 @@ use std::sync::Arc;
 pub struct Settings {
     /// Vault or OpenBao.
     vault: Option<vault::Settings>,
+    /// Apps by the names that policies use.
+    #[serde(default)]
+    github_apps: BTreeMap<String, github::Settings>,
+    /// Log-ins by the names that policies use.
+    #[serde(default)]
+    oauth: BTreeMap<String, oauth::Settings>,
+    /// An account of AWS.
+    aws: Option<aws::Settings>,
 }
 
 /// Why the file cannot be used. The operator's to mend.
@@ -45,16 +54,44 @@ impl Settings {
             what,
         };
         let mut providers = Providers::default();
+        providers.reserve(self.named(own));
         if let Some(vault) = self.vault {
-            let named = vault.named().into_iter().map(|named| match named {
-                Named::File(path) => Named::File(own.path(&path)),
-                other => other,
-            });
-            providers.reserve(named.collect());
-            let vault = vault::Vault::start(vault, own.clone(), terms)
-                .map_err(|what| wrong(format!("`vault`: {what}")))?;
-            providers.put("vault", vault);
+            let vault = vault::Vault::start(vault, own.clone(), terms);
+            providers.put("vault", vault.map_err(|what| wrong(format!("`vault`: {what}")))?);
+        }
+        if !self.github_apps.is_empty() {
+            let apps = github::GithubApps::new(self.github_apps, own.clone());
+            let apps = apps.map_err(|what| wrong(format!("`github-apps`: {what}")))?;
+            providers.put("github-app", Arc::new(apps));
+        }
+        if !self.oauth.is_empty() {
+            let logins = oauth::Logins::new(self.oauth, own.clone());
+            providers.put(
+                "oauth",
+                Arc::new(logins.map_err(|what| wrong(format!("`oauth`: {what}")))?),
+            );
+        }
+        if let Some(aws) = self.aws {
+            let aws = aws::Aws::new(aws, own.clone());
+            providers.put(
+                "aws",
+                Arc::new(aws.map_err(|what| wrong(format!("`aws`: {what}")))?),
+            );
         }
         Ok(providers)
+    }
+
+    /// What the gateway logs in with.
+    fn named(&self, own: &Own) -> Vec<Named> {
+        let vault = self.vault.iter().flat_map(vault::Settings::named);
+        let apps = self.github_apps.values().map(github::Settings::named);
+        let logins = self.oauth.values().flat_map(oauth::Settings::named);
+        let aws = self.aws.iter().flat_map(aws::Settings::named);
+        let all = vault.chain(apps).chain(logins).chain(aws);
+        all.map(|named| match named {
+            Named::File(path) => Named::File(own.path(&path)),
+            other => other,
+        })
+        .collect()
     }
 }

@@ -1,9 +1,9 @@
 //! What Vault answers: values by field, and how long they last.
-use super::call::wipe;
 use super::login::Login;
 use super::paths::Mount;
 use crate::secret::Value;
 use crate::secret::live::provider::{Fault, Fetched, Lease};
+use crate::secret::live::web::wipe;
 use http::HeaderValue;
 use jiff::Timestamp;
 use serde::Deserialize;

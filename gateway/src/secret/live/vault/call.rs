@@ -1,15 +1,13 @@
 //! One call of Vault's API, by `vaultrs`: what goes there and comes back is kept out of logs, whatever the libraries would say.
 use super::answer::Answer;
 use super::settings::Checked;
-use crate::crypto;
 use crate::secret::Value;
 use crate::secret::live::provider::Fault;
+use crate::secret::live::web::{trusting, wipe};
 use rustify::clients::reqwest::Client as Rest;
 use rustify::endpoint::{Endpoint, MiddleWare};
 use rustify::enums::{RequestMethod, RequestType, ResponseType};
 use rustify::errors::ClientError;
-use rustls::pki_types::CertificateDer;
-use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value as Json;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -273,33 +271,4 @@ fn words(text: &str) -> String {
 /// The path as people know it.
 fn shown(path: &str) -> String {
     path.trim_start_matches('/').replacen("/data/", "/", 1)
-}
-
-/// Wipes the texts of a JSON value.
-pub(super) fn wipe(json: &mut Json) {
-    match json {
-        Json::String(text) => text.zeroize(),
-        Json::Array(all) => all.iter_mut().for_each(wipe),
-        Json::Object(all) => all.values_mut().for_each(wipe),
-        _ => {}
-    }
-}
-
-/// TLS that trusts these authorities (PEM), or the system's.
-fn trusting(ca: Option<&[u8]>) -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    let own: Vec<CertificateDer<'_>> = match ca {
-        Some(mut pem) => rustls_pemfile::certs(&mut pem)
-            .collect::<Result<_, _>>()
-            .map_err(|error| format!("`ca`: {error}"))?,
-        None => rustls_native_certs::load_native_certs().certs,
-    };
-    let (taken, _) = roots.add_parsable_certificates(own);
-    if ca.is_some() && taken == 0 {
-        return Err("`ca`: there is no certificate in it".to_owned());
-    }
-    let config = ClientConfig::builder_with_provider(crypto::provider())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }

@@ -1,60 +1,8 @@
 //! Paths in Vault: which of them policies may name, and how each is read.
-use super::settings::is_path;
 use sallyport_policy::Who;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-
-/// One entry of `allow`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pattern {
-    segments: Vec<String>,
-    /// Whether all below is meant.
-    below: bool,
-}
-
-impl Pattern {
-    /// Reads `kv/agents/model`, `kv/agents/*`, `kv/teams/${team}/*`.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
-        let (path, below) = match text.strip_suffix("/*") {
-            Some(path) => (path, true),
-            None => (text, false),
-        };
-        let fits = path.split('/').all(|segment| {
-            fact(segment).is_some_and(|name| Who::default().set(name, String::new())) || is_path(segment)
-        });
-        match fits {
-            true => Ok(Self {
-                segments: path.split('/').map(str::to_owned).collect(),
-                below,
-            }),
-            false => Err(format!(
-                "`allow`: `{}` is no path; write for example `kv/agents/model`, `kv/agents/*` for all below, or `kv/teams/${{team}}/*` \
-                 for what is the team's of each run",
-                text.escape_debug()
-            )),
-        }
-    }
-
-    /// Whether it covers a path, for a run of this person.
-    pub(super) fn admits(&self, path: &str, who: &Who) -> bool {
-        let mut parts = path.split('/');
-        let begins = self.segments.iter().all(|segment| {
-            let Some(part) = parts.next() else { return false };
-            match fact(segment) {
-                // A fact that is not known covers nothing.
-                Some(name) => !part.is_empty() && part == who.fact(name),
-                None => part == segment,
-            }
-        });
-        begins && is_path(path) && (parts.next().is_some() == self.below)
-    }
-}
-
-/// `${team}`: the fact's name.
-fn fact(segment: &str) -> Option<&str> {
-    segment.strip_prefix("${")?.strip_suffix('}')
-}
 
 /// Parameters of a request, with the run's facts put in for `${FACT}`.
 pub(super) fn filled(parameters: &BTreeMap<String, String>, who: &Who) -> Json {

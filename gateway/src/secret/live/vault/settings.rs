@@ -1,11 +1,11 @@
 //! The section `vault` of `sources.yaml`.
-use super::paths::Pattern;
 use crate::secret::live::own::{Named, Own};
+use crate::secret::live::pattern::{Pattern, is_path};
+use crate::secret::live::web;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::PathBuf;
-use url::{Host, Url};
+use url::Url;
 
 /// As it is written.
 #[derive(Debug, Deserialize)]
@@ -158,39 +158,12 @@ impl Settings {
 }
 
 fn address(text: &str) -> Result<Url, String> {
-    let wrong = |why: &str| {
-        format!(
-            "`address`: `{}` {why}; write `https://HOST:PORT`",
+    let url = web::address("address", text)?;
+    if url.path() != "/" || url.query().is_some() {
+        return Err(format!(
+            "`address`: `{}` has more than a host and a port; write `https://HOST:PORT`",
             text.escape_debug()
-        )
-    };
-    let url = Url::parse(text).map_err(|error| wrong(&format!("is no address ({error})")))?;
-    let local = match url.host() {
-        None => return Err(wrong("names no host")),
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => IpAddr::from(address).is_loopback(),
-        Some(Host::Ipv6(address)) => IpAddr::from(address).is_loopback(),
-    };
-    if !matches!(url.scheme(), "https" | "http") {
-        return Err(wrong("is neither `https` nor `http`"));
-    }
-    if url.scheme() == "http" && !local {
-        return Err(wrong(
-            "is not encrypted, and not on this machine: secrets would be read by whoever is between",
         ));
     }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong("has a log-in in it, which belongs under `auth`"));
-    }
-    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
-        return Err(wrong("has more than a host and a port"));
-    }
     Ok(url)
-}
-
-/// Segments of letters, digits and what may stand in a path without a meaning of its own.
-pub(super) fn is_path(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@+=".contains(&byte);
-    text.split('/')
-        .all(|part| !matches!(part, "" | "." | "..") && part.bytes().all(plain))
 }

@@ -1,5 +1,6 @@
 //! What `sources.yaml` may say of Vault, and what policies may name there.
-use super::paths::{Mount, Pattern, filled};
+use super::paths::{Mount, filled};
+use crate::secret::live::pattern::Pattern;
 use crate::secret::live::{Own, Settings, Terms};
 use crate::secret::source::Variables;
 use crate::secret::{SecretStore, Value};

@@ -1,0 +1,396 @@
+//! Installation tokens of GitHub Apps, cut down to a run's repositories and to what the policy asks for.
+//!
+//! Reference: <https://docs.github.com/en/apps/creating-github-apps/authenticating-with-a-github-app/generating-an-installation-access-token-for-a-github-app>.
+use super::own::{Named, Own};
+use super::provider::{Fault, Fetched, Lease, Provider, Wanted};
+use super::web::{self, Faults, Held, Reply, Web};
+use crate::secret::Value;
+use async_trait::async_trait;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use reqwest::{Method, RequestBuilder, StatusCode};
+use sallyport_policy::{Source, Who};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use url::Url;
+
+/// Where GitHub's own API is.
+const API: &str = "https://api.github.com/";
+const ACCEPT: &str = "application/vnd.github+json";
+const API_VERSION: &str = "2022-11-28";
+/// A JWT may last ten minutes, and is dated back for clocks that are behind.
+const JWT_SECONDS: i64 = 540;
+const JWT_BACK: i64 = 60;
+/// Repositories of one token at most (GitHub's bound).
+const REPOSITORIES: usize = 500;
+/// What stands for the run's own repository.
+const OF_THE_RUN: &str = "${run.repositories}";
+
+/// One entry of the section `github-apps`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Settings {
+    /// The app's id, or its client id.
+    app_id: String,
+    /// Its private key, PEM.
+    private_key: Named,
+    /// The API of another GitHub than the public one.
+    api: Option<String>,
+    /// PEM file of the authorities that its certificate is checked with; without it, those of the system.
+    ca: Option<PathBuf>,
+    /// What policies may name: `owner/name`, or `owner/*`.
+    repositories: Vec<String>,
+    /// What policies may ask for at most: `read` or `write` by name. A policy that asks for nothing gets these.
+    permissions: BTreeMap<String, Level>,
+}
+
+/// How much a token may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Level {
+    Read,
+    Write,
+}
+
+/// One app.
+#[derive(Debug)]
+struct App {
+    settings: Settings,
+    api: Url,
+    web: Web,
+}
+
+/// All apps of a gateway.
+#[derive(Debug)]
+pub(super) struct GithubApps {
+    apps: BTreeMap<String, App>,
+    own: Arc<Own>,
+    /// Tokens that were given.
+    held: Held,
+    faults: Faults,
+}
+
+/// What an app says of itself (RFC 7519).
+#[derive(Serialize)]
+struct Claims<'a> {
+    iat: i64,
+    exp: i64,
+    iss: &'a str,
+}
+
+/// What a token is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Scope {
+    owner: String,
+    names: Vec<String>,
+    permissions: BTreeMap<String, Level>,
+}
+
+impl Settings {
+    /// The gateway's own secrets in it.
+    pub(super) fn named(&self) -> Named {
+        self.private_key.clone()
+    }
+}
+
+impl GithubApps {
+    /// Checks the settings; an error says what is wrong with them.
+    pub(super) fn new(all: BTreeMap<String, Settings>, own: Arc<Own>) -> Result<Self, String> {
+        let mut apps = BTreeMap::new();
+        for (name, settings) in all {
+            let app = App::new(&name, settings, &own).map_err(|what| format!("`{name}`: {what}"))?;
+            apps.insert(name, app);
+        }
+        Ok(Self {
+            apps,
+            own,
+            held: Held::default(),
+            faults: Faults::default(),
+        })
+    }
+
+    fn app(&self, name: &str) -> Result<&App, String> {
+        self.apps.get(name).ok_or_else(|| {
+            format!("`github-apps` in `sources.yaml` has no app `{name}`; the operator adds it there")
+        })
+    }
+
+    /// A token of an app for itself, good for some minutes.
+    async fn jwt(&self, app: &App) -> Result<Value, Fault> {
+        let (own, named) = (self.own.clone(), app.settings.private_key.clone());
+        let key = tokio::task::spawn_blocking(move || own.read(&named)).await;
+        let key = key
+            .map_err(|error| error.to_string())
+            .and_then(|read| read)
+            .map_err(|why| Fault::lasting(format!("the app's `private-key` cannot be read: {why}")))?;
+        let key = EncodingKey::from_rsa_pem(key.bytes())
+            .map_err(|_| Fault::lasting("the app's `private-key` is no RSA key in PEM"))?;
+        let now = app.web.now().as_second();
+        let claims = Claims {
+            iat: now - JWT_BACK,
+            exp: now + JWT_SECONDS,
+            iss: &app.settings.app_id,
+        };
+        let jwt = jsonwebtoken::encode(&Header::new(Algorithm::RS256), &claims, &key)
+            .map_err(|_| Fault::lasting("the app's `private-key` cannot sign"))?;
+        Ok(Value::new(jwt.into_bytes()))
+    }
+
+    /// Asks as the app; once more by GitHub's clock, where that is another.
+    async fn ask(&self, app: &App, request: impl Fn(&App) -> RequestBuilder) -> Result<Reply, Fault> {
+        let before = app.web.now();
+        let reply = app.send(request(app), &self.jwt(app).await?).await?;
+        let clock = app.web.now().duration_since(before);
+        if reply.status == StatusCode::UNAUTHORIZED && clock.as_secs().abs() > JWT_BACK / 2 {
+            return app.send(request(app), &self.jwt(app).await?).await;
+        }
+        Ok(reply)
+    }
+
+    async fn token(&self, name: &str, app: &App, scope: &Scope) -> Result<Fetched, Fault> {
+        let first = scope.names.first().map(String::as_str).unwrap_or_default();
+        let at = app.path(&["repos", &scope.owner, first, "installation"])?;
+        let reply = self.ask(app, |app| app.web.http().get(at.clone())).await?;
+        let installation = match reply.status {
+            StatusCode::OK => reply.json.0["id"].as_u64().ok_or_else(|| app.web.lacks("id"))?,
+            StatusCode::NOT_FOUND => {
+                return Err(Fault::lasting(format!(
+                    "the app is not installed for `{}/{first}`",
+                    scope.owner
+                )));
+            }
+            status => return Err(app.refused(status, &reply)),
+        };
+        let at = app.path(&["app", "installations", &installation.to_string(), "access_tokens"])?;
+        let asked = json!({"repositories": scope.names, "permissions": scope.permissions});
+        let asked_at = app.web.now();
+        let reply = self
+            .ask(app, |app| {
+                app.web.http().request(Method::POST, at.clone()).json(&asked)
+            })
+            .await?;
+        if reply.status != StatusCode::CREATED {
+            return Err(app.refused(reply.status, &reply));
+        }
+        let token = reply.json.0["token"]
+            .as_str()
+            .ok_or_else(|| app.web.lacks("token"))?;
+        let ends = reply.json.0["expires_at"].as_str().and_then(|at| at.parse().ok());
+        let ends: jiff::Timestamp = ends.ok_or_else(|| app.web.lacks("expires_at"))?;
+        let span = Duration::try_from(ends.duration_since(asked_at))
+            .map_err(|_| Fault::lasting("GitHub's token had ended when it came"))?;
+        let value = || Value::new(token.as_bytes().to_vec());
+        Ok(Fetched {
+            fields: BTreeMap::from([(String::new(), value())]),
+            lease: Some(Lease {
+                id: self.held.keep(name, value()),
+                renewable: false,
+                span,
+            }),
+            valid_for: Some(span),
+            parent: None,
+        })
+    }
+}
+
+impl App {
+    fn new(name: &str, settings: Settings, own: &Own) -> Result<Self, String> {
+        if settings.repositories.is_empty() || settings.permissions.is_empty() {
+            return Err(
+                "`repositories` and `permissions` say what policies may ask for; one of them is empty"
+                    .to_owned(),
+            );
+        }
+        if let Some(wrong) = settings.repositories.iter().find(|text| !is_pattern(text)) {
+            return Err(format!(
+                "`repositories`: `{}` is neither `owner/name` nor `owner/*`",
+                wrong.escape_debug()
+            ));
+        }
+        let mut api = web::address("api", settings.api.as_deref().unwrap_or(API))?;
+        if !api.path().ends_with('/') {
+            api.set_path(&format!("{}/", api.path()));
+        }
+        let ca = own.pem(settings.ca.as_deref())?;
+        Ok(Self {
+            web: Web::new(format!("GitHub, asked for app `{name}`,"), ca.as_deref())?,
+            settings,
+            api,
+        })
+    }
+
+    fn path(&self, segments: &[&str]) -> Result<Url, Fault> {
+        let mut url = self.api.clone();
+        match url.path_segments_mut() {
+            Ok(mut path) => drop(path.pop_if_empty().extend(segments)),
+            Err(()) => return Err(Fault::lasting("`api` is no address with a path")),
+        }
+        Ok(url)
+    }
+
+    async fn send(&self, request: RequestBuilder, token: &Value) -> Result<Reply, Fault> {
+        let request = request
+            .header(http::header::ACCEPT, ACCEPT)
+            .header("x-github-api-version", API_VERSION)
+            .header(http::header::AUTHORIZATION, web::bearer(token)?);
+        self.web.send(request).await
+    }
+
+    fn refused(&self, status: StatusCode, reply: &Reply) -> Fault {
+        self.web
+            .refused(status, reply.json.0["message"].as_str().unwrap_or_default())
+    }
+
+    /// What the token of a run may be for, or why not.
+    fn scope(&self, from: &Source, who: &Who) -> Result<Scope, String> {
+        let Source::GithubApp {
+            repositories,
+            permissions,
+            ..
+        } = from
+        else {
+            return Err("it is no token of a GitHub App".to_owned());
+        };
+        let mut wanted: Vec<&str> = Vec::new();
+        for text in repositories {
+            match text.as_str() {
+                OF_THE_RUN if who.repository.is_empty() => {
+                    return Err(
+                        "the run works on no repository that `${run.repositories}` could stand for"
+                            .to_owned(),
+                    );
+                }
+                OF_THE_RUN => wanted.push(&who.repository),
+                text => wanted.push(text),
+            }
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut parts = wanted.iter().filter_map(|text| text.split_once('/')).peekable();
+        let Some((owner, _)) = parts.peek().copied() else {
+            return Err(
+                "it names no `repositories`, and a token for all of them is given to no run".to_owned(),
+            );
+        };
+        if wanted.len() > REPOSITORIES {
+            return Err(format!("it names more than {REPOSITORIES} repositories"));
+        }
+        if let Some(other) = wanted.iter().find(|text| !self.admits(text)) {
+            return Err(format!(
+                "the operator lets no policy name the repository `{other}` for this app; `repositories` in `sources.yaml` lists what it may"
+            ));
+        }
+        if !parts.clone().all(|(its, _)| its.eq_ignore_ascii_case(owner)) {
+            return Err(
+                "its `repositories` have several owners, and a token is for one installation".to_owned(),
+            );
+        }
+        Ok(Scope {
+            owner: owner.to_owned(),
+            names: parts.map(|(_, name)| name.to_owned()).collect(),
+            permissions: self.permitted(permissions)?,
+        })
+    }
+
+    fn admits(&self, repository: &str) -> bool {
+        let Some((owner, name)) = repository.split_once('/') else {
+            return false;
+        };
+        self.settings.repositories.iter().any(|pattern| {
+            pattern.split_once('/').is_some_and(|(its, names)| {
+                its.eq_ignore_ascii_case(owner) && (names == "*" || names.eq_ignore_ascii_case(name))
+            })
+        })
+    }
+
+    fn permitted(&self, asked: &BTreeMap<String, String>) -> Result<BTreeMap<String, Level>, String> {
+        if asked.is_empty() {
+            return Ok(self.settings.permissions.clone());
+        }
+        let mut all = BTreeMap::new();
+        for (name, level) in asked {
+            let level = match level.as_str() {
+                "write" => Level::Write,
+                _ => Level::Read,
+            };
+            if self
+                .settings
+                .permissions
+                .get(name)
+                .is_none_or(|most| *most < level)
+            {
+                return Err(format!(
+                    "the operator lets no policy ask for so much of `{name}`; `permissions` in `sources.yaml` lists what it may"
+                ));
+            }
+            all.insert(name.clone(), level);
+        }
+        Ok(all)
+    }
+}
+
+fn is_pattern(text: &str) -> bool {
+    let plain = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+    };
+    text.split_once('/')
+        .is_some_and(|(owner, name)| plain(owner) && (name == "*" || plain(name)))
+}
+
+#[async_trait]
+impl Provider for GithubApps {
+    fn admits(&self, from: &Source, who: &Who) -> Result<(), String> {
+        match from {
+            Source::GithubApp { app, .. } => self.app(app)?.scope(from, who).map(drop),
+            _ => Err("it is no token of a GitHub App".to_owned()),
+        }
+    }
+
+    async fn fetch(&self, wanted: &Wanted) -> Result<Fetched, Fault> {
+        let Source::GithubApp { app: name, .. } = &wanted.from else {
+            return Err(Fault::lasting("it is no token of a GitHub App"));
+        };
+        let app = self.app(name).map_err(Fault::lasting)?;
+        let scope = app.scope(&wanted.from, &wanted.who).map_err(Fault::lasting)?;
+        let done = self.token(name, app, &scope).await;
+        self.faults.note(name, &done);
+        done
+    }
+
+    async fn renew(&self, _lease: &Lease) -> Result<Duration, Fault> {
+        Err(Fault::lasting(
+            "tokens of GitHub Apps are not renewed but replaced",
+        ))
+    }
+
+    /// After a restart of the gateway there is nothing to give back with: the token ends by itself, within an hour.
+    async fn revoke(&self, lease: &str) -> Result<(), Fault> {
+        let Some((name, token)) = self.held.get(lease) else {
+            return Ok(());
+        };
+        let app = self.app(&name).map_err(Fault::lasting)?;
+        let at = app.path(&["installation", "token"])?;
+        let reply = app.send(app.web.http().delete(at), &token).await?;
+        match reply.status {
+            // It has ended already.
+            StatusCode::NO_CONTENT | StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND => {
+                self.held.forget(lease);
+                Ok(())
+            }
+            status => Err(app.refused(status, &reply)),
+        }
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.faults.told("GitHub App")
+    }
+}
+
+#[cfg(test)]
+mod tests;
