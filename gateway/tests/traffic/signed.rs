@@ -1,7 +1,7 @@
 //! Requests that are signed for AWS: their client's signature reaches the server still good, or is made anew where it was made
 //! with placeholders. botocore signs; a server of ours and moto check (case T06).
 use crate::origin::{Origin, Roots};
-use crate::python::{moto, python_package, python_packages, serving};
+use crate::python::{moto, python_package, serving};
 use crate::stand::{POLICY, Stand};
 use sallyport_gateway::control::types::{AuditRecord, Verdict};
 use sallyport_gateway::limits::Limits;
