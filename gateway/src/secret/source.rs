@@ -1,4 +1,4 @@
-//! Where values come from: the encrypted store, the gateway's own environment, files, and what is fetched (see [`live`](super::live)).
+//! Where values come from: the encrypted store, the gateway's own environment, files, and what is fetched (see [`live`]).
 //!
 //! A policy is written by people who may launch runs, so that what a binding may name is narrow: variables whose name
 //! begins with `SALLYPORT_SECRET_`, and regular files below one folder (`secret-files` in the state directory), never
