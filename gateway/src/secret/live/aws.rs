@@ -263,7 +263,7 @@ impl Provider for Aws {
     async fn fetch(&self, wanted: &Wanted) -> Result<Fetched, Fault> {
         let done = self.read(&wanted.from).await;
         // What one name lacks says nothing of the account.
-        if done.as_ref().is_ok_and(|_| true) || done.as_ref().is_err_and(|fault| fault.passing) {
+        if !matches!(&done, Err(fault) if !fault.passing) {
             self.faults.note(ACCOUNT, &done);
         }
         done

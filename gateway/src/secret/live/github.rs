@@ -140,20 +140,35 @@ impl GithubApps {
     }
 
     /// Asks as the app; once more by GitHub's clock, where that is another.
-    async fn ask(&self, app: &App, request: impl Fn(&App) -> RequestBuilder) -> Result<Reply, Fault> {
-        let before = app.web.now();
-        let reply = app.send(request(app), &self.jwt(app).await?).await?;
-        let clock = app.web.now().duration_since(before);
-        if reply.status == StatusCode::UNAUTHORIZED && clock.as_secs().abs() > JWT_BACK / 2 {
-            return app.send(request(app), &self.jwt(app).await?).await;
-        }
-        Ok(reply)
+    async fn ask(
+        &self,
+        (name, app): (&str, &App),
+        request: impl Fn(&App) -> RequestBuilder,
+    ) -> Result<Reply, Fault> {
+        let asking = async {
+            let before = app.web.now();
+            let mut reply = app.send(request(app), &self.jwt(app).await?).await?;
+            let clock = app.web.now().duration_since(before);
+            if reply.status == StatusCode::UNAUTHORIZED && clock.as_secs().abs() > JWT_BACK / 2 {
+                reply = app.send(request(app), &self.jwt(app).await?).await?;
+            }
+            match reply.status {
+                StatusCode::UNAUTHORIZED => Err(app.refused(reply.status, &reply)),
+                _ => Ok(reply),
+            }
+        };
+        let asked = asking.await;
+        // What a policy asks for wrongly is no fault of the app.
+        self.faults.note(name, &asked);
+        asked
     }
 
     async fn token(&self, name: &str, app: &App, scope: &Scope) -> Result<Fetched, Fault> {
         let first = scope.names.first().map(String::as_str).unwrap_or_default();
         let at = app.path(&["repos", &scope.owner, first, "installation"])?;
-        let reply = self.ask(app, |app| app.web.http().get(at.clone())).await?;
+        let reply = self
+            .ask((name, app), |app| app.web.http().get(at.clone()))
+            .await?;
         let installation = match reply.status {
             StatusCode::OK => reply.json.0["id"].as_u64().ok_or_else(|| app.web.lacks("id"))?,
             StatusCode::NOT_FOUND => {
@@ -168,7 +183,7 @@ impl GithubApps {
         let asked = json!({"repositories": scope.names, "permissions": scope.permissions});
         let asked_at = app.web.now();
         let reply = self
-            .ask(app, |app| {
+            .ask((name, app), |app| {
                 app.web.http().request(Method::POST, at.clone()).json(&asked)
             })
             .await?;
@@ -358,9 +373,7 @@ impl Provider for GithubApps {
         };
         let app = self.app(name).map_err(Fault::lasting)?;
         let scope = app.scope(&wanted.from, &wanted.who).map_err(Fault::lasting)?;
-        let done = self.token(name, app, &scope).await;
-        self.faults.note(name, &done);
-        done
+        self.token(name, app, &scope).await
     }
 
     async fn renew(&self, _lease: &Lease) -> Result<Duration, Fault> {
