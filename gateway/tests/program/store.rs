@@ -112,7 +112,7 @@ fn killed_after(state: &Path, arguments: &[&str], input: &str, wait: Duration) -
             assert!(status.success());
             return true;
         }
-        std::hint::spin_loop();
+        std::thread::yield_now();
     }
     child.kill().unwrap();
     child.wait().unwrap();
@@ -124,12 +124,12 @@ fn nothing_is_lost_whenever_a_command_is_killed() {
     let state = tempfile::tempdir().unwrap();
     let began = Instant::now();
     told(state.path(), &["secret", "set", "n0"], FIRST);
-    // Long enough that the latest ones are not killed, however slow the machine is.
-    let whole = began.elapsed() * 3 / 2;
+    // From a small part of that on, each a little longer than the one before, until some have ended before they were killed.
+    let mut wait = began.elapsed() / 30;
     let mut kept: BTreeSet<String> = BTreeSet::from(["n0".to_owned()]);
     let (mut ended, mut broken_off) = (0, 0);
-    for round in 1..=30_u32 {
-        let wait = whole * round / 30;
+    for round in 1_u32.. {
+        wait = wait * 9 / 8;
         let name = format!("n{round}");
         let done = match round % 2 {
             0 => killed_after(state.path(), &["secret", "rekey"], "", wait),
@@ -150,9 +150,10 @@ fn nothing_is_lost_whenever_a_command_is_killed() {
         assert!(kept.is_subset(&names), "round {round}: {kept:?} of {names:?}");
         assert!(!state.path().join("secrets.key.next").exists(), "round {round}");
         kept = names;
+        if round >= 30 && ended >= 3 {
+            break;
+        }
+        assert!(wait < Duration::from_secs(20), "none ends before it is killed");
     }
-    assert!(
-        broken_off > 5 && ended > 0,
-        "{ended} ended, {broken_off} were killed"
-    );
+    assert!(broken_off > 5, "{broken_off} were killed");
 }

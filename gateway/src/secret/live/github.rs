@@ -1,6 +1,8 @@
 //! Installation tokens of GitHub Apps, cut down to a run's repositories and to what the policy asks for.
 //!
 //! Reference: <https://docs.github.com/en/apps/creating-github-apps/authenticating-with-a-github-app/generating-an-installation-access-token-for-a-github-app>.
+mod scope;
+
 use super::own::{Named, Own};
 use super::provider::{Fault, Fetched, Lease, Provider, Wanted};
 use super::web::{self, Faults, Held, Reply, Web};
@@ -9,6 +11,7 @@ use async_trait::async_trait;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use sallyport_policy::{Source, Who};
+use scope::{Bounds, Level, Scope};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -24,11 +27,6 @@ const API_VERSION: &str = "2022-11-28";
 /// A JWT may last ten minutes, and is dated back for clocks that are behind.
 const JWT_SECONDS: i64 = 540;
 const JWT_BACK: i64 = 60;
-/// Repositories of one token at most (GitHub's bound).
-const REPOSITORIES: usize = 500;
-/// What stands for the run's own repository.
-const OF_THE_RUN: &str = "${run.repositories}";
-
 /// One entry of the section `github-apps`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -47,18 +45,12 @@ pub(super) struct Settings {
     permissions: BTreeMap<String, Level>,
 }
 
-/// How much a token may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Level {
-    Read,
-    Write,
-}
-
 /// One app.
 #[derive(Debug)]
 struct App {
-    settings: Settings,
+    app_id: String,
+    private_key: Named,
+    bounds: Bounds,
     api: Url,
     web: Web,
 }
@@ -79,14 +71,6 @@ struct Claims<'a> {
     iat: i64,
     exp: i64,
     iss: &'a str,
-}
-
-/// What a token is asked for.
-#[derive(Debug, PartialEq, Eq)]
-struct Scope {
-    owner: String,
-    names: Vec<String>,
-    permissions: BTreeMap<String, Level>,
 }
 
 impl Settings {
@@ -120,7 +104,7 @@ impl GithubApps {
 
     /// A token of an app for itself, good for some minutes.
     async fn jwt(&self, app: &App) -> Result<Value, Fault> {
-        let (own, named) = (self.own.clone(), app.settings.private_key.clone());
+        let (own, named) = (self.own.clone(), app.private_key.clone());
         let key = tokio::task::spawn_blocking(move || own.read(&named)).await;
         let key = key
             .map_err(|error| error.to_string())
@@ -132,7 +116,7 @@ impl GithubApps {
         let claims = Claims {
             iat: now - JWT_BACK,
             exp: now + JWT_SECONDS,
-            iss: &app.settings.app_id,
+            iss: &app.app_id,
         };
         let jwt = jsonwebtoken::encode(&Header::new(Algorithm::RS256), &claims, &key)
             .map_err(|_| Fault::lasting("the app's `private-key` cannot sign"))?;
@@ -213,18 +197,6 @@ impl GithubApps {
 
 impl App {
     fn new(name: &str, settings: Settings, own: &Own) -> Result<Self, String> {
-        if settings.repositories.is_empty() || settings.permissions.is_empty() {
-            return Err(
-                "`repositories` and `permissions` say what policies may ask for; one of them is empty"
-                    .to_owned(),
-            );
-        }
-        if let Some(wrong) = settings.repositories.iter().find(|text| !is_pattern(text)) {
-            return Err(format!(
-                "`repositories`: `{}` is neither `owner/name` nor `owner/*`",
-                wrong.escape_debug()
-            ));
-        }
         let mut api = web::address("api", settings.api.as_deref().unwrap_or(API))?;
         if !api.path().ends_with('/') {
             api.set_path(&format!("{}/", api.path()));
@@ -232,7 +204,9 @@ impl App {
         let ca = own.pem(settings.ca.as_deref())?;
         Ok(Self {
             web: Web::new(format!("GitHub, asked for app `{name}`,"), ca.as_deref())?,
-            settings,
+            bounds: Bounds::new(settings.repositories, settings.permissions)?,
+            app_id: settings.app_id,
+            private_key: settings.private_key,
             api,
         })
     }
@@ -258,111 +232,13 @@ impl App {
         self.web
             .refused(status, reply.json.0["message"].as_str().unwrap_or_default())
     }
-
-    /// What the token of a run may be for, or why not.
-    fn scope(&self, from: &Source, who: &Who) -> Result<Scope, String> {
-        let Source::GithubApp {
-            repositories,
-            permissions,
-            ..
-        } = from
-        else {
-            return Err("it is no token of a GitHub App".to_owned());
-        };
-        let mut wanted: Vec<&str> = Vec::new();
-        for text in repositories {
-            match text.as_str() {
-                OF_THE_RUN if who.repository.is_empty() => {
-                    return Err(
-                        "the run works on no repository that `${run.repositories}` could stand for"
-                            .to_owned(),
-                    );
-                }
-                OF_THE_RUN => wanted.push(&who.repository),
-                text => wanted.push(text),
-            }
-        }
-        wanted.sort_unstable();
-        wanted.dedup();
-        let mut parts = wanted.iter().filter_map(|text| text.split_once('/')).peekable();
-        let Some((owner, _)) = parts.peek().copied() else {
-            return Err(
-                "it names no `repositories`, and a token for all of them is given to no run".to_owned(),
-            );
-        };
-        if wanted.len() > REPOSITORIES {
-            return Err(format!("it names more than {REPOSITORIES} repositories"));
-        }
-        if let Some(other) = wanted.iter().find(|text| !self.admits(text)) {
-            return Err(format!(
-                "the operator lets no policy name the repository `{other}` for this app; `repositories` in `sources.yaml` lists what it may"
-            ));
-        }
-        if !parts.clone().all(|(its, _)| its.eq_ignore_ascii_case(owner)) {
-            return Err(
-                "its `repositories` have several owners, and a token is for one installation".to_owned(),
-            );
-        }
-        Ok(Scope {
-            owner: owner.to_owned(),
-            names: parts.map(|(_, name)| name.to_owned()).collect(),
-            permissions: self.permitted(permissions)?,
-        })
-    }
-
-    fn admits(&self, repository: &str) -> bool {
-        let Some((owner, name)) = repository.split_once('/') else {
-            return false;
-        };
-        self.settings.repositories.iter().any(|pattern| {
-            pattern.split_once('/').is_some_and(|(its, names)| {
-                its.eq_ignore_ascii_case(owner) && (names == "*" || names.eq_ignore_ascii_case(name))
-            })
-        })
-    }
-
-    fn permitted(&self, asked: &BTreeMap<String, String>) -> Result<BTreeMap<String, Level>, String> {
-        if asked.is_empty() {
-            return Ok(self.settings.permissions.clone());
-        }
-        let mut all = BTreeMap::new();
-        for (name, level) in asked {
-            let level = match level.as_str() {
-                "write" => Level::Write,
-                _ => Level::Read,
-            };
-            if self
-                .settings
-                .permissions
-                .get(name)
-                .is_none_or(|most| *most < level)
-            {
-                return Err(format!(
-                    "the operator lets no policy ask for so much of `{name}`; `permissions` in `sources.yaml` lists what it may"
-                ));
-            }
-            all.insert(name.clone(), level);
-        }
-        Ok(all)
-    }
-}
-
-fn is_pattern(text: &str) -> bool {
-    let plain = |part: &str| {
-        !part.is_empty()
-            && part
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
-    };
-    text.split_once('/')
-        .is_some_and(|(owner, name)| plain(owner) && (name == "*" || plain(name)))
 }
 
 #[async_trait]
 impl Provider for GithubApps {
     fn admits(&self, from: &Source, who: &Who) -> Result<(), String> {
         match from {
-            Source::GithubApp { app, .. } => self.app(app)?.scope(from, who).map(drop),
+            Source::GithubApp { app, .. } => self.app(app)?.bounds.scope(from, who).map(drop),
             _ => Err("it is no token of a GitHub App".to_owned()),
         }
     }
@@ -372,7 +248,10 @@ impl Provider for GithubApps {
             return Err(Fault::lasting("it is no token of a GitHub App"));
         };
         let app = self.app(name).map_err(Fault::lasting)?;
-        let scope = app.scope(&wanted.from, &wanted.who).map_err(Fault::lasting)?;
+        let scope = app
+            .bounds
+            .scope(&wanted.from, &wanted.who)
+            .map_err(Fault::lasting)?;
         self.token(name, app, &scope).await
     }
 

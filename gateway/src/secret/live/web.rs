@@ -259,7 +259,9 @@ pub(super) fn address(field: &str, text: &str) -> Result<Url, String> {
         ));
     }
     if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
-        return Err(wrong("has a log-in or a fragment in it"));
+        return Err(wrong(
+            "has a log-in or a fragment in it; a log-in has settings of its own",
+        ));
     }
     Ok(url)
 }

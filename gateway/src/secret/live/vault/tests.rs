@@ -51,7 +51,7 @@ async fn what_is_wrong_with_the_settings_is_said_at_start_with_the_file_and_the_
         (
             "https://vault.test:8200",
             "https://me:it@vault.test",
-            "belongs under `auth`",
+            "has settings of its own",
         ),
         (
             "https://vault.test:8200",
