@@ -4,6 +4,7 @@ use crate::intake::Door;
 use crate::ledger::Traffic;
 use crate::session::Session;
 use sallyport_policy::Permit;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ pub struct Hold<'a> {
     /// The session's door.
     pub door: &'a Door,
     /// The session.
-    pub session: &'a Session,
+    pub session: &'a Arc<Session>,
     /// The right to the stream.
     pub permit: &'a Permit,
     /// What has moved on it.

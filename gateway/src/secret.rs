@@ -44,6 +44,7 @@ pub mod store;
 mod stray;
 pub mod substitute;
 mod target;
+mod value;
 
 pub use guard::BodyGuard;
 pub use head::Outbound;
@@ -53,56 +54,15 @@ pub use pack_guard::PackGuard;
 pub use redact::Redactor;
 pub use source::Sources;
 pub use store::SecretStore;
+pub use value::Value;
 
 use both::Both;
-use locked::Locked;
 use scanner::{Pattern, Scanner};
 
 /// Shortest value that is bound, in bytes: anything shorter would be found by chance in ordinary traffic.
 pub const SHORTEST_VALUE: usize = 8;
 /// Longest value that is bound, in bytes; also the bound of what a redactor may hold back (times six, for escapes).
 pub const LONGEST_VALUE: usize = 16 * 1024;
-
-/// A secret's value. Wiped when dropped; cannot be printed, cloned or serialised.
-pub struct Value(Locked);
-
-impl Value {
-    /// Takes a value over; the vector is wiped with it.
-    pub fn new(bytes: Vec<u8>) -> Self {
-        Self(Locked::new(bytes))
-    }
-    /// How many bytes.
-    #[expect(clippy::len_without_is_empty, reason = "only its bounds are asked for")]
-    pub fn len(&self) -> usize {
-        self.bytes().len()
-    }
-    /// Whether it has line ends or other control characters.
-    pub fn has_control_characters(&self) -> bool {
-        self.bytes().iter().any(u8::is_ascii_control)
-    }
-    /// Whether two values are the same, in constant time for one length.
-    pub fn is_same(&self, other: &Self) -> bool {
-        aws_lc_rs::constant_time::verify_slices_are_equal(self.bytes(), other.bytes()).is_ok()
-    }
-    /// Whether it is a word that many use as a password, or one sign repeated.
-    pub fn is_common(&self) -> bool {
-        common::is_common(self.bytes())
-    }
-    /// Whether another value stands in this one.
-    pub fn contains(&self, other: &Self) -> bool {
-        memchr::memmem::find(self.bytes(), other.bytes()).is_some()
-    }
-    /// The bytes; only for this module's children.
-    pub(in crate::secret) fn bytes(&self) -> &[u8] {
-        self.0.bytes()
-    }
-}
-
-impl fmt::Debug for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[value]")
-    }
-}
 
 /// One credential of a session.
 #[derive(Default)]
@@ -275,7 +235,23 @@ impl SessionSecrets {
 
     /// A streaming redactor for one body, or none where there is nothing to look for.
     pub fn redactor(&self) -> Option<Redactor> {
-        Some(Redactor::new(self.values.clone()?, self.names.clone()))
+        Some(Redactor::new(Some(self.values.clone()?), self.names.clone()))
+    }
+
+    /// One for a stream that may outlive these secrets: what becomes secret meanwhile is looked for too. None where the session
+    /// has no credentials.
+    pub fn redactor_following(
+        &self,
+        latest: impl Fn() -> Arc<Self> + Send + Sync + 'static,
+    ) -> Option<Redactor> {
+        if self.bindings.is_empty() {
+            return None;
+        }
+        let latest = move || {
+            let now = latest();
+            (now.values.clone(), now.names.clone())
+        };
+        Some(Redactor::new(self.values.clone(), self.names.clone()).following(Box::new(latest)))
     }
 
     /// Whether there is something to look for in outgoing bodies.
@@ -360,7 +336,12 @@ impl Binding {
     fn parts(&self, value: &Value, stand_in: &str) -> Vec<(Zeroizing<Vec<u8>>, String)> {
         match self.is_of_keys() {
             true => sigv4::keys::parts(value, stand_in),
-            false => vec![(Zeroizing::new(value.bytes().to_vec()), stand_in.to_owned())],
+            false => {
+                let whole = (Zeroizing::new(value.bytes().to_vec()), stand_in.to_owned());
+                std::iter::once(whole)
+                    .chain(capture::signature(value, stand_in))
+                    .collect()
+            }
         }
     }
 

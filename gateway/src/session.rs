@@ -3,7 +3,7 @@
 //! A session is kept in `sessions.redb` (see [`keep`]), written before a change is answered, and restored at start, so that
 //! the gateway works on alone while the supervisor is down.
 use crate::control::types::{SessionSpec, SessionView};
-use crate::secret::SessionSecrets;
+use crate::secret::{Redactor, SessionSecrets};
 use arc_swap::ArcSwap;
 use sallyport_policy::{
     Decision, Destination, Grant, Host, KnownHost, Moment, Overlay, Permit, Policy, Problem, Reason, Refusal,
@@ -120,6 +120,11 @@ impl Session {
     /// The secrets bound to this session. Replaced when the policy is; take it anew for each request.
     pub fn secrets(&self) -> Arc<SessionSecrets> {
         self.live.load().bound.load().secrets.clone()
+    }
+    /// Takes values out of a stream that may outlive the secrets of its beginning.
+    pub fn redactor(self: &Arc<Self>) -> Option<Redactor> {
+        let session = self.clone();
+        self.secrets().redactor_following(move || session.secrets())
     }
     /// The keys by which its policy knows hosts over ssh.
     pub fn known_hosts(&self) -> Arc<[KnownHost]> {

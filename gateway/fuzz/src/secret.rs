@@ -53,7 +53,7 @@ impl Redactors {
 
     /// Redacts pieces, one after the other; what came out, and what was found.
     pub fn redact<'a>(&self, pieces: impl Iterator<Item = &'a [u8]>) -> (BytesMut, Vec<String>) {
-        let mut redactor = Redactor::new(self.scanner.clone(), self.names.clone());
+        let mut redactor = Redactor::new(Some(self.scanner.clone()), self.names.clone());
         let mut out = BytesMut::new();
         for piece in pieces {
             redactor.push(piece, &mut out);

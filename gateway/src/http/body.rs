@@ -19,18 +19,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+/// The secrets of the moment.
+pub type Secrets = Arc<dyn Fn() -> Arc<SessionSecrets> + Send + Sync>;
+
 /// A frame is let go when it has this many bytes, whatever else is waiting.
 const FRAME: usize = 64 * 1024;
 
 /// Takes the session's values out of an answer's body as it passes; headers are made to fit. Names of what was found go
-/// to `traffic`. An answer without a body, or a session without secrets, passes untouched.
+/// to `traffic`. An answer without a body, or a session without credentials, passes untouched. `secrets` gives those of the
+/// moment: an answer may go on for days.
 pub fn redacted(
     body: Body,
     headers: &mut HeaderMap,
-    secrets: &Arc<SessionSecrets>,
+    secrets: Secrets,
     traffic: Arc<Traffic>,
 ) -> Result<Body, CannotLookInside> {
-    let Some(redactor) = secrets.redactor() else {
+    let latest = secrets.clone();
+    let Some(redactor) = secrets().redactor_following(move || latest()) else {
         return Ok(body);
     };
     if body.is_end_stream() {
@@ -54,7 +59,7 @@ pub fn redacted(
         body,
         redactor,
         codec: (!codings.is_empty()).then(|| Codec::new(&codings)),
-        secrets: secrets.clone(),
+        secrets,
         traffic,
         hint,
         out: BytesMut::new(),
@@ -108,7 +113,7 @@ struct Redacted {
     body: Body,
     redactor: Redactor,
     codec: Option<Codec>,
-    secrets: Arc<SessionSecrets>,
+    secrets: Secrets,
     traffic: Arc<Traffic>,
     hint: SizeHint,
     out: BytesMut,
@@ -205,7 +210,8 @@ impl Redacted {
             return;
         }
         self.last = trailers.map(|mut trailers| {
-            self.traffic.redacted(self.secrets.redact_headers(&mut trailers));
+            self.traffic
+                .redacted((self.secrets)().redact_headers(&mut trailers));
             Ok(Frame::trailers(trailers))
         });
     }

@@ -320,7 +320,13 @@ async fn release(
     ledger
         .traffic()
         .redacted(secrets.redact_headers(&mut parts.headers));
-    let body = match body::redacted(body, &mut parts.headers, &secrets, ledger.traffic()) {
+    let session = channel.session.clone();
+    let latest: body::Secrets = Arc::new(move || session.secrets());
+    // What has become secret since the request went out.
+    ledger
+        .traffic()
+        .redacted(latest().redact_headers(&mut parts.headers));
+    let body = match body::redacted(body, &mut parts.headers, latest, ledger.traffic()) {
         Ok(body) => body,
         Err(cannot) => return refuse(Stop::Opaque(cannot), channel, ledger, client).await,
     };

@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::time::timeout;
 
-/// Looks for values in an answer, where it answers a log-in and says yes. They are in force when this returns, with the
+/// Looks for values in an answer to a log-in: in its head whatever it says, in its body where it says yes or sends elsewhere. They are in force when this returns, with the
 /// secrets by which the answer must be cleaned and the body as it came. What cannot be looked into must not pass.
 pub async fn taken(
     (shared, channel): (&Shared, &Channel),
@@ -22,17 +22,18 @@ pub async fn taken(
     (head, body): (&Parts, Body),
     secrets: Arc<SessionSecrets>,
 ) -> Result<(Arc<SessionSecrets>, Body), CannotLookInside> {
-    if log_ins.is_empty() || !head.status.is_success() {
+    if log_ins.is_empty() {
         return Ok((secrets, body));
     }
-    let reads = !body.is_end_stream() && reads_body(&log_ins);
+    let gives = head.status.is_success() || head.status.is_redirection();
+    let reads = gives && !body.is_end_stream() && reads_body(&log_ins);
     let (plain, body) = match reads {
         true => whole(shared, head, body).await?,
         false => (Vec::new(), body),
     };
     let mut found: Vec<Captured> = Vec::new();
     for (credential, parts) in &log_ins {
-        let values = captured(credential, parts, &head.headers, &plain);
+        let values = captured(credential, parts, (head.status, &head.headers), &plain);
         found.extend(values.map_err(|cannot| CannotLookInside(cannot.to_string()))?);
     }
     if found.is_empty() {

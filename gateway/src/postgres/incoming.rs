@@ -2,7 +2,7 @@
 use super::frames::{Frames, Part};
 use super::message::{Key, head, key_data, key_message};
 use super::turns::{READY, Turns};
-use crate::secret::{Redactor, SessionSecrets};
+use crate::secret::Redactor;
 use bytes::{BufMut, BytesMut};
 use std::sync::Arc;
 
@@ -32,11 +32,11 @@ pub(super) struct Incoming<F> {
 }
 
 impl<F: FnMut(Key) -> Option<Key>> Incoming<F> {
-    /// With the redactor of a session. `own_key` turns the upstream's key into the one that the client is told; none for no key.
-    pub(super) fn new(secrets: &SessionSecrets, turns: Arc<Turns>, own_key: F) -> Self {
+    /// With a session's redactor. `own_key` turns the upstream's key into the one that the client is told; none for no key.
+    pub(super) fn new(redactor: Option<Redactor>, turns: Arc<Turns>, own_key: F) -> Self {
         Self {
             frames: Frames::default(),
-            redactor: secrets.redactor(),
+            redactor,
             turns,
             kind: 0,
             key: None,
@@ -117,7 +117,7 @@ impl<F: FnMut(Key) -> Option<Key>> Incoming<F> {
 mod tests {
     use super::*;
     use crate::postgres::message::message;
-    use crate::secret::{Binding, Value};
+    use crate::secret::{Binding, SessionSecrets, Value};
     use proptest::prelude::*;
 
     const SECRET: &str = "s3cretPassw0rd";
@@ -154,7 +154,7 @@ mod tests {
             let bodies: Vec<String> = bodies.into_iter().map(str::to_owned).collect();
             let clean: Vec<String> = bodies.iter().map(|body| body.replace(SECRET, PLACEHOLDER)).collect();
             let secrets = secrets();
-            let mut incoming = Incoming::new(&secrets, Arc::default(), |told| (told == key(1)).then(|| key(2)));
+            let mut incoming = Incoming::new(secrets.redactor(), Arc::default(), |told| (told == key(1)).then(|| key(2)));
             let mut out = BytesMut::new();
             for piece in stream(&bodies, &key(1)).chunks(size) {
                 incoming.take(piece, false, &mut out).unwrap();
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_message_is_all_that_is_taken_where_only_that_is_wanted() {
-        let mut incoming = Incoming::new(&secrets(), Arc::default(), Some);
+        let mut incoming = Incoming::new(secrets().redactor(), Arc::default(), Some);
         let (mut out, two) = (
             BytesMut::new(),
             [message(b'D', b"one"), message(b'D', b"two")].concat(),
@@ -183,7 +183,7 @@ mod tests {
         for kind in [b'R', b'W', b'v', b'p'] {
             let asked = message(kind, &[0, 0, 0, 3]);
             assert!(
-                Incoming::new(&secrets(), Arc::default(), Some)
+                Incoming::new(secrets().redactor(), Arc::default(), Some)
                     .take(&asked, false, &mut BytesMut::new())
                     .is_err()
             );

@@ -57,7 +57,7 @@ impl Relay<'_> {
         let mut own_key = own_key;
         let mut given = None;
         let turns = Arc::new(Turns::default());
-        let mut incoming = Incoming::new(&secrets, turns.clone(), |key| {
+        let mut incoming = Incoming::new(self.hold.session.redactor(), turns.clone(), |key| {
             given = own_key(key);
             given.as_ref().map(|given: &Given| given.own().clone())
         });

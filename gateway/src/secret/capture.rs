@@ -6,12 +6,16 @@ use super::places::form_decode;
 use super::{Binding, LONGEST_VALUE, SHORTEST_VALUE, SessionSecrets, Value, placeholder};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
 use sallyport_policy::AnswerPart;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
-/// Values of one credential that are kept in a session: as many log-ins are good at a time. The oldest goes first.
+/// Values of one credential that are put in: as many log-ins are good at a time. The oldest goes first.
 const MOST: usize = 32;
+/// Values of one credential that are looked for: those that are not put in any more may still be good for somebody who sees them.
+const KNOWN: usize = 8 * MOST;
 /// Shortest signature that is minted alone, in bytes: more than 200 random bits.
 const SIGNATURE: usize = 40;
 
@@ -33,11 +37,12 @@ pub struct Captured {
     value: Value,
 }
 
-/// The values of a credential in an answer, whose body is given decoded and whole. What is not there was not given.
+/// The values of a credential in an answer, whose body is given decoded and whole. What is not there was not given; a body in another
+/// form than the credential tells of is an error where the answer says yes, since a value could stand in it all the same.
 pub fn captured(
     credential: &str,
     parts: &[AnswerPart],
-    headers: &HeaderMap,
+    (status, headers): (StatusCode, &HeaderMap),
     body: &[u8],
 ) -> Result<Vec<Captured>, CannotKeep> {
     let cannot = |why: String| CannotKeep {
@@ -45,34 +50,39 @@ pub fn captured(
         why,
     };
     let mut texts: Vec<Vec<u8>> = Vec::new();
-    let mut json = None;
+    let (mut in_json, mut in_form) = (Vec::new(), Vec::new());
     for part in parts {
         match part {
             AnswerPart::Header(name) => {
                 let values = headers.get_all(name.as_str()).into_iter();
                 texts.extend(values.map(|value| value.as_bytes().to_vec()));
             }
-            AnswerPart::Form(name) => {
-                let body = String::from_utf8_lossy(body);
-                let pairs = body.split('&').filter_map(|pair| pair.split_once('='));
-                let own = pairs.filter(|(its, _)| form_decode(its.as_bytes()) == name.as_bytes());
-                texts.extend(own.map(|(_, value)| form_decode(value.as_bytes())));
-            }
-            AnswerPart::Json(_) if body.is_empty() => {}
-            AnswerPart::Json(pointer) => {
-                let whole = match json.take() {
-                    Some(whole) => whole,
-                    None => serde_json::from_slice::<serde_json::Value>(body)
-                        .map_err(|_| cannot("its body is no JSON".to_owned()))?,
-                };
+            AnswerPart::Form(name) => in_form.push(name),
+            AnswerPart::Json(pointer) => in_json.push(pointer),
+        }
+    }
+    let tells_of_body = !in_json.is_empty() || !in_form.is_empty();
+    match Form::of(headers, body) {
+        Form::Nothing => {}
+        Form::Json(whole) if !in_json.is_empty() => {
+            for pointer in in_json {
                 match whole.pointer(pointer) {
                     Some(serde_json::Value::String(text)) => texts.push(text.as_bytes().to_vec()),
                     None | Some(serde_json::Value::Null) => {}
                     Some(_) => return Err(cannot(format!("`{pointer}` in it is no string"))),
                 }
-                json = Some(whole);
             }
         }
+        Form::Fields if !in_form.is_empty() => {
+            let body = String::from_utf8_lossy(body);
+            for name in in_form {
+                let pairs = body.split('&').filter_map(|pair| pair.split_once('='));
+                let own = pairs.filter(|(its, _)| form_decode(its.as_bytes()) == name.as_bytes());
+                texts.extend(own.map(|(_, value)| form_decode(value.as_bytes())));
+            }
+        }
+        other if tells_of_body && status.is_success() => return Err(cannot(other.unexpected(&in_json))),
+        _ => {}
     }
     texts.retain(|text| !text.is_empty());
     let bounds = SHORTEST_VALUE..=LONGEST_VALUE;
@@ -87,6 +97,50 @@ pub fn captured(
         value: Value::new(text),
     });
     Ok(captured.collect())
+}
+
+/// What the body of an answer is, by what is said of it and by itself: agents choose it by `Accept`.
+enum Form {
+    Nothing,
+    Json(serde_json::Value),
+    Fields,
+    Other,
+}
+
+impl Form {
+    fn of(headers: &HeaderMap, body: &[u8]) -> Self {
+        if body.is_empty() {
+            return Self::Nothing;
+        }
+        let said = headers
+            .get(CONTENT_TYPE)
+            .and_then(|said| said.to_str().ok())
+            .unwrap_or_default();
+        let said = said
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
+        if said == "application/x-www-form-urlencoded" {
+            return Self::Fields;
+        }
+        match serde_json::from_slice(body) {
+            Ok(whole) => Self::Json(whole),
+            Err(_) if matches!(said.as_str(), "" | "text/plain") => Self::Fields,
+            Err(_) => Self::Other,
+        }
+    }
+
+    /// Why it is none of what the credential tells of.
+    fn unexpected(&self, in_json: &[&String]) -> String {
+        match self {
+            Self::Json(_) => "its body is JSON, where the credential says `form` alone",
+            _ if in_json.is_empty() => "its body is no form",
+            _ => "its body is no JSON",
+        }
+        .to_owned()
+    }
 }
 
 impl SessionSecrets {
@@ -105,20 +159,11 @@ impl SessionSecrets {
             };
             let text = mint(&value).map_err(|error| cannot(error.to_string()))?;
             let text = text.ok_or_else(|| cannot("nothing can stand for the value in it".to_owned()))?;
-            let places = bindings
-                .iter()
-                .find(|binding| is_own(binding))
-                .map(|binding| binding.places.clone());
-            let kept = bindings
-                .iter()
-                .filter(|binding| is_own(binding) && binding.value.is_some())
-                .count();
-            if kept >= MOST {
-                let oldest = bindings
-                    .iter()
-                    .position(|binding| is_own(binding) && binding.value.is_some());
-                oldest.map(|oldest| bindings.remove(oldest));
-            }
+            let own = bindings.iter().filter(|binding| is_own(binding));
+            let places = own
+                .map(|own| own.places.clone())
+                .find(|places| !places.is_empty());
+            retire(&mut bindings, &credential);
             bindings.push(Binding::captured(
                 credential,
                 places.unwrap_or_default(),
@@ -145,6 +190,30 @@ impl SessionSecrets {
         let texts: Vec<String> = own.flat_map(|binding| &binding.placeholders).cloned().collect();
         texts[texts.len().saturating_sub(MOST)..].to_vec()
     }
+}
+
+/// Makes room for another value of a credential: the oldest that is put in goes nowhere from now on, the oldest of all is forgotten.
+fn retire(bindings: &mut Vec<Binding>, credential: &str) {
+    let kept = |binding: &Binding| binding.name == credential && binding.value.is_some();
+    let used = |binding: &Binding| kept(binding) && !binding.places.is_empty();
+    if bindings.iter().filter(|binding| used(binding)).count() >= MOST
+        && let Some(oldest) = bindings.iter_mut().find(|binding| used(binding))
+    {
+        oldest.places.clear();
+    }
+    if bindings.iter().filter(|binding| kept(binding)).count() >= KNOWN {
+        let oldest = bindings.iter().position(kept);
+        oldest.map(|oldest| bindings.remove(oldest));
+    }
+}
+
+/// The signature of a signed token alone, with what stands for it: whoever has the placeholder has the rest.
+pub(super) fn signature(value: &Value, stand_in: &str) -> Option<(Zeroizing<Vec<u8>>, String)> {
+    let text = std::str::from_utf8(value.bytes())
+        .ok()
+        .filter(|text| is_token(text))?;
+    let ((claims, signature), (same, minted)) = (text.rsplit_once('.')?, stand_in.rsplit_once('.')?);
+    (claims == same).then(|| (Zeroizing::new(signature.as_bytes().to_vec()), minted.to_owned()))
 }
 
 impl Binding {
@@ -195,106 +264,4 @@ fn is_token(text: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::secret::testing;
-
-    const JWT: &str =
-        "eyJhbGciOiJFUzI1NiJ9.eyJleHAiOjE4MDAwMDAwMDB9.Zq8Lw2Xv7Rt4Yb6Nc9Md1Ke3Jf5Hg0Pa2Ts8UvWxAb3dEf6hIj";
-
-    fn parts() -> [AnswerPart; 4] {
-        [
-            AnswerPart::Json("/token".into()),
-            AnswerPart::Json("/deep/access_token".into()),
-            AnswerPart::Header("x-session".into()),
-            AnswerPart::Form("refresh_token".into()),
-        ]
-    }
-
-    fn of(parts: &[AnswerPart], body: &str) -> Result<Vec<String>, CannotKeep> {
-        let mut headers = HeaderMap::new();
-        headers.insert("x-session", "of-the-header".parse().unwrap());
-        let all = captured("token", parts, &headers, body.as_bytes())?;
-        Ok(all
-            .iter()
-            .map(|one| String::from_utf8_lossy(one.value.bytes()).into_owned())
-            .collect())
-    }
-
-    #[test]
-    fn values_are_found_where_the_credential_says() {
-        let [token, deep, header, form] = parts();
-        let body =
-            r#"{"token": "of-the-body", "deep": {"access_token": "deep\u002fdown"}, "expires_in": 300}"#;
-        assert_eq!(
-            of(&[token.clone(), deep], body).unwrap(),
-            ["of-the-body", "deep/down"]
-        );
-        assert_eq!(of(&[header], "").unwrap(), ["of-the-header"]);
-        assert_eq!(
-            of(&[form], "scope=a&refresh_token=of+the%2fform").unwrap(),
-            ["of the/form"]
-        );
-        assert_eq!(
-            of(
-                std::slice::from_ref(&token),
-                "{\"error\": \"x\", \"token\": null}"
-            )
-            .unwrap(),
-            [""; 0]
-        );
-        for (body, why) in [
-            ("<html>", "no JSON"),
-            ("{\"token\": 7}", "no string"),
-            ("{\"token\": \"short\"}", "5 bytes"),
-        ] {
-            let fault = of(std::slice::from_ref(&token), body).unwrap_err().to_string();
-            assert!(
-                fault.contains(why) && fault.contains("`token`") && !fault.contains("short"),
-                "{fault}"
-            );
-        }
-    }
-
-    fn holding(values: &[&str]) -> SessionSecrets {
-        let base = Binding {
-            placeholders: Vec::new(),
-            value: None,
-            ..testing::bound("token", testing::SECRET)
-        };
-        let captured = values.iter().map(|value| Captured {
-            credential: "token".into(),
-            value: Value::new(value.as_bytes().to_vec()),
-        });
-        let secrets = SessionSecrets::new(vec![base]).unwrap();
-        secrets.with_captured(captured.collect()).unwrap()
-    }
-
-    #[test]
-    fn a_web_token_keeps_what_it_says_and_loses_its_signature() {
-        let secrets = holding(&[JWT]);
-        let text = &secrets.bindings()[1].placeholders[0];
-        let (claims, signature) = JWT.rsplit_once('.').unwrap();
-        assert!(
-            text.starts_with(&format!("{claims}.")) && !text.contains(signature),
-            "{text}"
-        );
-        assert_eq!(text.len(), JWT.len());
-        assert!(!is_token("a.b.c") && !is_token("www.example.test"));
-    }
-
-    #[test]
-    fn one_value_has_one_placeholder_and_the_oldest_goes_first() {
-        let values: Vec<String> = (0..MOST + 3)
-            .map(|number| format!("token-number-{number:04}"))
-            .collect();
-        let texts: Vec<&str> = values.iter().map(String::as_str).collect();
-        let secrets = holding(&texts);
-        assert_eq!(secrets.captured_as("token").count(), MOST);
-        let is_known = |value: &str| secrets.redactor().unwrap().passes(value.as_bytes());
-        assert!(is_known(&values[2]) && !is_known(&values[3]) && !is_known(&values[MOST + 2]));
-        assert_eq!(secrets.placeholders_of("token").len(), MOST);
-        let twice = holding(&[texts[0], texts[0]]);
-        assert_eq!(twice.captured_as("token").count(), 1);
-    }
-}
+mod tests;

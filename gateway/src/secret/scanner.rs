@@ -146,6 +146,16 @@ impl Window {
         }
     }
 
+    /// Whether this is what is looked for.
+    pub(super) fn searches(&self, scanner: &Arc<Scanner>) -> bool {
+        Arc::ptr_eq(&self.scanner, scanner)
+    }
+
+    /// Looks for something else from now on, also in what is held back.
+    pub(super) fn search(&mut self, scanner: Arc<Scanner>) {
+        self.scanner = scanner;
+    }
+
     /// Whether the next piece passes as it is; it need not be pushed then.
     pub(super) fn passes(&self, piece: &[u8]) -> bool {
         self.is_idle() && self.scanner.passes(piece)

@@ -22,7 +22,11 @@ pub(super) fn carried(
         .into_iter()
         .flat_map(|before| before.captured_as(&credential.name))
         .map(|binding| Binding {
-            places: credential.places.clone(),
+            // One that made room for newer ones goes on going nowhere.
+            places: match binding.places.is_empty() {
+                true => Vec::new(),
+                false => credential.places.clone(),
+            },
             ..binding.again()
         })
         .collect();

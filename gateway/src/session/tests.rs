@@ -507,7 +507,9 @@ rules: [{id: all, to: {host: [allowed.test, auth.test]}, use: [api], effect: all
             .is_empty()
     );
     let body = br#"{"token": "tok_Zq8Lw2Xv7Rt4Yb6Nc9Md1Ke3Jf5Hg0Pa"}"#;
-    let found = crate::secret::capture::captured(name, parts, &http::HeaderMap::new(), body).unwrap();
+    let found =
+        crate::secret::capture::captured(name, parts, (http::StatusCode::OK, &http::HeaderMap::new()), body)
+            .unwrap();
     let secrets = sessions.capture(&session, found).unwrap();
     let text = secrets.captured_as("api").next().unwrap().placeholders[0].clone();
     let sent = |session: &Session| {

@@ -218,6 +218,7 @@ async fn run(
     let watch = Watch {
         traffic: traffic.clone(),
         pass: &pass,
+        session: &link.session,
         secrets: &secrets,
         inflated: is_push.then_some(limits.push_inflated),
         held: limits.ssh_held,

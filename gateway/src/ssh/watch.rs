@@ -2,6 +2,7 @@
 use super::stop::Cut;
 use crate::ledger::Traffic;
 use crate::secret::{BodyGuard, PackGuard, Redactor, SessionSecrets};
+use crate::session::Session;
 use crate::session::quota::Pass;
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 pub(super) struct Watch<'a> {
     pub(super) traffic: Arc<Traffic>,
     pub(super) pass: &'a Pass,
+    pub(super) session: &'a Arc<Session>,
     pub(super) secrets: &'a Arc<SessionSecrets>,
     /// Bytes inflated of what a push brings; none where it is no push.
     pub(super) inflated: Option<u64>,
@@ -81,7 +83,7 @@ pub(super) struct Redacted {
 impl Redacted {
     pub(super) fn new(watch: &Watch<'_>) -> Self {
         Self {
-            redactor: watch.secrets.redactor(),
+            redactor: watch.session.redactor(),
             held: 0,
             traffic: watch.traffic.clone(),
         }

@@ -1,6 +1,6 @@
 //! Answers and requests through every coding, cut anywhere: the same result as looking at the whole.
 use super::*;
-use crate::secret::testing::{SECRET, secrets};
+use crate::secret::testing::{self, SECRET, secrets};
 use futures_util::StreamExt;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body_util::StreamBody;
@@ -54,6 +54,64 @@ fn cut(bytes: &[u8], size: usize) -> Vec<Result<Vec<u8>, &'static str>> {
         .collect()
 }
 
+/// Secrets that stay as they are.
+fn fixed(secrets: &Arc<SessionSecrets>) -> Secrets {
+    let secrets = secrets.clone();
+    Arc::new(move || secrets.clone())
+}
+
+#[tokio::test]
+async fn what_becomes_secret_while_an_answer_goes_on_is_taken_out_of_the_rest_even_of_what_is_held_back() {
+    const LATER: &str = "ghp_Zz9yXx8wVv7uTt6sRr5qPp4oNn3mLl2k";
+    for (name, codings) in CODINGS {
+        for first in [SECRET, "nothing secret before this one, here"] {
+            let values =
+                |value: &str| Arc::new(SessionSecrets::new(vec![testing::bound("forge", value)]).unwrap());
+            let now = Arc::new(arc_swap::ArcSwap::new(values(first)));
+            let latest = now.clone();
+            let (send, pieces) = tokio::sync::mpsc::unbounded_channel();
+            let pieces = tokio_stream::wrappers::UnboundedReceiverStream::new(pieces);
+            let body = StreamBody::new(pieces).boxed_unsync();
+            let mut body = redacted(
+                body,
+                &mut header(name),
+                Arc::new(move || latest.load_full()),
+                Arc::default(),
+            )
+            .unwrap();
+            let mut encoder = Encoder::new(codings);
+            let mut piece = |text: &str| {
+                let mut out = BytesMut::from(text.as_bytes());
+                if !codings.is_empty() {
+                    out.clear();
+                    encoder.encode(text.as_bytes(), &mut out).unwrap();
+                    encoder.flush(&mut out).unwrap();
+                }
+                send.send(Ok::<_, Fault>(Frame::data(out.freeze()))).unwrap();
+            };
+            // The beginning of both values is held back; what begins nothing is not.
+            let held = if first == SECRET { 4 } else { 0 };
+            piece(&LATER[..held]);
+            let waits = futures_util::poll!(body.frame()).is_pending();
+            assert!(waits || !codings.is_empty() || held == 0);
+            now.store(values(LATER));
+            piece(&LATER[held..]);
+            piece(" end");
+            let mut end = BytesMut::new();
+            if !codings.is_empty() {
+                encoder.finish(&mut end).unwrap();
+            }
+            send.send(Ok(Frame::data(end.freeze()))).unwrap();
+            drop(send);
+            let rest = body.collect().await.unwrap().to_bytes();
+            let text = decoded(&rest, codings).unwrap_or_else(|_| rest.to_vec());
+            let text = String::from_utf8_lossy(&text).into_owned();
+            assert!(!text.contains(&LATER[8..]), "{name} {first}: {text}");
+            assert!(text.ends_with(" end"), "{name}: {text}");
+        }
+    }
+}
+
 const CODINGS: [(&str, &[Coding]); 7] = [
     ("", &[]),
     ("gzip", &[Coding::Gzip]),
@@ -81,7 +139,7 @@ async fn an_echo_is_cleaned_through_every_coding_cut_at_every_size() {
             let mut headers = header(name);
             let traffic = Arc::new(Traffic::default());
             let body = pieces(cut(&encoded(text.as_bytes(), codings), size));
-            let body = redacted(body, &mut headers, &secrets, traffic).unwrap();
+            let body = redacted(body, &mut headers, fixed(&secrets), traffic).unwrap();
             let out = decoded(&collect(body).await.unwrap(), codings).unwrap();
             assert_eq!(
                 out,
@@ -102,7 +160,7 @@ async fn an_uncoded_answer_keeps_its_framing_and_a_coded_one_says_what_still_hol
     let body = http_body_util::Full::new(Bytes::from_static(b"hello"))
         .map_err(|never| match never {})
         .boxed_unsync();
-    let body = redacted(body, &mut headers, &secrets, Arc::default()).unwrap();
+    let body = redacted(body, &mut headers, fixed(&secrets), Arc::default()).unwrap();
     assert_eq!((headers, body.size_hint().exact()), (before, Some(5)));
     let mut headers = header("gzip");
     headers.insert(CONTENT_LENGTH, "5".parse().unwrap());
@@ -111,7 +169,7 @@ async fn an_uncoded_answer_keeps_its_framing_and_a_coded_one_says_what_still_hol
     redacted(
         pieces(Vec::from([Ok(Vec::new())])),
         &mut headers,
-        &secrets,
+        fixed(&secrets),
         Arc::default(),
     )
     .unwrap();
@@ -125,7 +183,13 @@ async fn an_answer_without_a_body_is_left_alone() {
     for name in ["gzip", "made-up"] {
         let mut headers = header(name);
         headers.insert(CONTENT_LENGTH, "12345".parse().unwrap());
-        let body = redacted(crate::http::empty_body(), &mut headers, &secrets, Arc::default()).unwrap();
+        let body = redacted(
+            crate::http::empty_body(),
+            &mut headers,
+            fixed(&secrets),
+            Arc::default(),
+        )
+        .unwrap();
         assert!(body.is_end_stream());
         assert_eq!(headers[CONTENT_LENGTH], "12345");
     }
@@ -135,14 +199,27 @@ async fn an_answer_without_a_body_is_left_alone() {
 async fn what_cannot_be_looked_into_is_said_unless_there_is_nothing_to_look_for() {
     let (secrets, _) = secrets();
     for name in ["compress", "gzip, gzip, gzip", "gzip, x\"y"] {
-        let result = redacted(pieces(cut(b"x", 1)), &mut header(name), &secrets, Arc::default());
+        let result = redacted(
+            pieces(cut(b"x", 1)),
+            &mut header(name),
+            fixed(&secrets),
+            Arc::default(),
+        );
         assert!(result.is_err(), "{name}");
         let none = Arc::new(SessionSecrets::none());
-        assert!(redacted(pieces(cut(b"x", 1)), &mut header(name), &none, Arc::default()).is_ok());
+        assert!(
+            redacted(
+                pieces(cut(b"x", 1)),
+                &mut header(name),
+                fixed(&none),
+                Arc::default()
+            )
+            .is_ok()
+        );
     }
     let mut part = header("gzip");
     part.insert(CONTENT_RANGE, "bytes 0-9/100".parse().unwrap());
-    assert!(redacted(pieces(cut(b"x", 1)), &mut part, &secrets, Arc::default()).is_err());
+    assert!(redacted(pieces(cut(b"x", 1)), &mut part, fixed(&secrets), Arc::default()).is_err());
 }
 
 #[tokio::test]
@@ -159,7 +236,7 @@ async fn a_torn_answer_looks_torn_and_a_half_secret_in_it_stays_back() {
                 continue;
             }
             let all = cut(&coded, 5).into_iter().chain(end).collect();
-            let mut body = redacted(pieces(all), &mut header(name), &secrets, Arc::default()).unwrap();
+            let mut body = redacted(pieces(all), &mut header(name), fixed(&secrets), Arc::default()).unwrap();
             let mut got = BytesMut::new();
             let error = loop {
                 match body.frame().await {
@@ -184,7 +261,7 @@ async fn each_event_of_a_stream_comes_when_it_was_sent() {
         let frames = tokio_stream::wrappers::ReceiverStream::new(receive)
             .map(|bytes| Ok::<_, Fault>(Frame::data(Bytes::from(bytes))));
         let body = StreamBody::new(frames).boxed_unsync();
-        let mut body = redacted(body, &mut header(name), &secrets, Arc::default()).unwrap();
+        let mut body = redacted(body, &mut header(name), fixed(&secrets), Arc::default()).unwrap();
         let (mut encoder, mut decoder) = (Encoder::new(codings), Decoder::new(codings));
         for number in 0..5 {
             let event = format!("data: token {number}\n\n").into_bytes();
@@ -231,7 +308,7 @@ async fn trailers_are_kept_cleaned_and_come_last() {
         let data = Ok::<_, Fault>(Frame::data(Bytes::from(encoded(b"hello", codings))));
         let frames = futures_util::stream::iter([data, Ok(Frame::trailers(trailers.clone()))]);
         let body = StreamBody::new(frames).boxed_unsync();
-        let body = redacted(body, &mut header(name), &secrets, Arc::default())
+        let body = redacted(body, &mut header(name), fixed(&secrets), Arc::default())
             .unwrap()
             .collect()
             .await
@@ -251,7 +328,7 @@ async fn a_bomb_is_cut_early_and_an_honest_large_body_passes() {
     let zeros = vec![0; 4 << 20];
     for (name, codings) in CODINGS.into_iter().skip(1) {
         let body = pieces(cut(&encoded(&zeros, codings), 1000));
-        let body = redacted(body, &mut header(name), &secrets, Arc::default()).unwrap();
+        let body = redacted(body, &mut header(name), fixed(&secrets), Arc::default()).unwrap();
         let error = collect(body).await.unwrap_err().to_string();
         assert!(error.contains("expands"), "{name}: {error}");
     }
@@ -260,7 +337,7 @@ async fn a_bomb_is_cut_early_and_an_honest_large_body_passes() {
         .collect();
     for (name, codings) in CODINGS {
         let body = pieces(cut(&encoded(&honest, codings), 16_384));
-        let body = redacted(body, &mut header(name), &secrets, Arc::default()).unwrap();
+        let body = redacted(body, &mut header(name), fixed(&secrets), Arc::default()).unwrap();
         assert_eq!(
             decoded(&collect(body).await.unwrap(), codings).unwrap(),
             honest,
@@ -277,7 +354,7 @@ async fn a_zstd_window_over_8_mib_is_refused() {
     let body = redacted(
         pieces(cut(&frame, 100)),
         &mut header("zstd"),
-        &secrets,
+        fixed(&secrets),
         Arc::default(),
     )
     .unwrap();
@@ -296,7 +373,7 @@ async fn raw_deflate_and_several_gzip_members_are_read() {
             let body = redacted(
                 pieces(cut(&coded, size)),
                 &mut header(name),
-                &secrets,
+                fixed(&secrets),
                 Arc::default(),
             )
             .unwrap();
@@ -333,7 +410,7 @@ proptest! {
             cuts.push(Ok(piece.to_vec()));
             rest = after;
         }
-        let body = redacted(pieces(cuts), &mut header(name), &secrets, Arc::default()).unwrap();
+        let body = redacted(pieces(cuts), &mut header(name), fixed(&secrets), Arc::default()).unwrap();
         let out = futures_util::FutureExt::now_or_never(collect(body)).unwrap().unwrap();
         let out = decoded(&out, codings).unwrap();
         prop_assert_eq!(String::from_utf8(out).unwrap(), text.replace(SECRET, &placeholder));
