@@ -1,6 +1,6 @@
 //! The files by which tools find placeholders without being told. Files in the agent's home are made only where it has none of its own.
 use super::binding::{AWS, HTTPS};
-use crate::files::Writing;
+use crate::files::{self, Writing};
 use crate::wire::KnownCredential;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -22,6 +22,8 @@ const PROGRAMS: &[&str] = &[
 ];
 /// The variable that names cargo's credential providers (the last is asked first).
 const CARGO: &str = "CARGO_REGISTRY_GLOBAL_CREDENTIAL_PROVIDERS";
+/// Largest file that is looked at, in bytes; ours are far smaller.
+const LARGEST: u64 = 64 * 1024;
 const PRIVATE: u32 = 0o600;
 const PUBLIC: u32 = 0o644;
 const PROGRAM: u32 = 0o755;
@@ -95,12 +97,14 @@ fn git(homes: &Homes) -> io::Result<()> {
 /// Makes git's settings include ours, once.
 fn include(system: &Path) -> io::Result<()> {
     let include = format!("[include]\n\tpath = /{OWN}/gitconfig\n");
-    let before = match fs::read_to_string(system) {
-        Ok(before) if before.contains(&include) => return Ok(()),
-        Ok(before) => before,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(error),
+    let before = match look(system)? {
+        There::Nothing => String::new(),
+        There::File(before) => String::from_utf8(before).map_err(io::Error::other)?,
+        There::Other => return Err(io::Error::other(format!("{} is no small file", system.display()))),
     };
+    if before.contains(&include) {
+        return Ok(());
+    }
     write(system, &format!("{}\n{include}", before.trim_end()), PUBLIC)
 }
 
@@ -246,12 +250,10 @@ fn is_word(text: &str) -> bool {
 fn place(homes: &Homes, name: &str, path: &str, content: Option<&str>) -> io::Result<()> {
     let there = homes.root.join(homes.home.trim_start_matches('/')).join(path);
     let kept = homes.root.join(OWN).join("written").join(name);
-    let read = |path: &Path| match fs::read(path) {
-        Ok(content) => Ok(Some(content)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+    let (now, ours) = match (look(&there)?, look(&kept)?) {
+        (There::Other, _) | (_, There::Other) => return Ok(()),
+        (now, ours) => (now.content(), ours.content()),
     };
-    let (now, ours) = (read(&there)?, read(&kept)?);
     if now.is_some() && now != ours {
         return Ok(());
     }
@@ -266,15 +268,54 @@ fn place(homes: &Homes, name: &str, path: &str, content: Option<&str>) -> io::Re
     }
 }
 
-/// Puts a file in place, unless it is the same already.
-fn write(path: &Path, content: &str, mode: u32) -> io::Result<()> {
-    if fs::read(path).is_ok_and(|there| there == content.as_bytes()) {
-        return Ok(());
+/// What a path holds.
+enum There {
+    Nothing,
+    File(Vec<u8>),
+    /// No regular file, or too large a one: never ours.
+    Other,
+}
+
+impl There {
+    fn content(self) -> Option<Vec<u8>> {
+        match self {
+            There::File(content) => Some(content),
+            There::Nothing | There::Other => None,
+        }
     }
-    let path = path
-        .to_str()
-        .ok_or_else(|| io::Error::other("the path is no text"))?;
-    let mut writing = Writing::begin(path, mode, 0)?;
+}
+
+/// Looks before it reads: the agent may have put a pipe or a device there, which would hold the shim or never end.
+fn look(path: &Path) -> io::Result<There> {
+    let about = match fs::symlink_metadata(path) {
+        Ok(about) => about,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(There::Nothing),
+        Err(error) => return Err(error),
+    };
+    if !about.is_file() || about.len() > LARGEST {
+        return Ok(There::Other);
+    }
+    // Without waiting, and no more than that: it may be another file by now.
+    let (content, size) = files::read(text(path)?, 0, LARGEST)?;
+    match size > LARGEST {
+        true => Ok(There::Other),
+        false => Ok(There::File(content)),
+    }
+}
+
+fn text(path: &Path) -> io::Result<&str> {
+    path.to_str()
+        .ok_or_else(|| io::Error::other("the path is no text"))
+}
+
+/// Puts a file in place, unless it is the same already, or what is there is none of ours.
+fn write(path: &Path, content: &str, mode: u32) -> io::Result<()> {
+    match look(path) {
+        Ok(There::Other) => return Ok(()),
+        Ok(There::File(there)) if there == content.as_bytes() => return Ok(()),
+        _ => {}
+    }
+    let mut writing = Writing::begin(text(path)?, mode, 0)?;
     writing.write(content.as_bytes())?;
     writing.finish().map(drop)
 }

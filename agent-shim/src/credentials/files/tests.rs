@@ -1,6 +1,6 @@
 //! Tests of the files in the agent's home: what they say, and that the agent's own stay as they are.
 use super::*;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
 fn known(host: &str, places: &[&str], placeholder: &str) -> KnownCredential {
     KnownCredential {
@@ -148,4 +148,50 @@ fn a_credential_that_not_every_request_may_show_is_left_to_helpers() {
             .unwrap()
             .contains("a.example")
     );
+}
+
+#[test]
+fn what_is_no_small_regular_file_is_the_agents_own_and_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home/agent");
+    fs::create_dir_all(home.join(".docker")).unwrap();
+    fs::create_dir_all(folder.path().join("etc")).unwrap();
+    let pipe = |path: &Path| {
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).unwrap();
+    };
+    pipe(&home.join(".netrc"));
+    pipe(&folder.path().join("etc/gitconfig"));
+    symlink("/dev/zero", home.join(".npmrc")).unwrap();
+    let large = vec![b' '; 64 * 1024 + 1];
+    fs::write(home.join(".docker/config.json"), &large).unwrap();
+    let homes = homes(&folder);
+    for known in [
+        &[known("a.example", &["basic", "bearer"], "ph-1")][..],
+        &[known("a.example", &["basic", "bearer"], "ph-2")],
+        &[],
+    ] {
+        let (_, warnings) = install(&homes, known);
+        assert_eq!(warnings.len(), 1, "of git's settings only: {warnings:?}");
+        assert!(warnings[0].starts_with("git could not be set up"), "{warnings:?}");
+        for path in [home.join(".netrc"), folder.path().join("etc/gitconfig")] {
+            let kind = fs::symlink_metadata(&path).unwrap().file_type();
+            assert!(kind.is_fifo(), "{}", path.display());
+        }
+        assert_eq!(
+            fs::read_link(home.join(".npmrc")).unwrap(),
+            Path::new("/dev/zero")
+        );
+        assert_eq!(fs::read(home.join(".docker/config.json")).unwrap(), large);
+        assert_eq!(
+            home.join(".config/gh/hosts.yml").exists(),
+            !known.is_empty(),
+            "the others are written, and taken away"
+        );
+    }
+    let pipe_of_ours = folder.path().join("pipe");
+    pipe(&pipe_of_ours);
+    write(&pipe_of_ours, "x", PRIVATE).unwrap();
+    let kind = fs::symlink_metadata(&pipe_of_ours).unwrap().file_type();
+    assert!(kind.is_fifo(), "writing leaves it alone too");
 }

@@ -109,26 +109,29 @@ impl Multipart {
                 }
                 Ok(found.is_some())
             }
-            State::Delimited => Ok(self.delimited(out)),
+            State::Delimited => self.delimited(),
             State::Head => self.head(out),
             State::Field(_) => self.field(out),
         }
     }
 
-    /// Blanks and a line end, or `--` behind the last one (RFC 2046 section 5.1.1).
-    fn delimited(&mut self, out: &mut BytesMut) -> bool {
-        let blanks = self.held.iter().take_while(|byte| matches!(byte, b' ' | b'\t'));
-        let blanks = blanks.count();
-        self.state = match self.held.get(blanks..) {
-            Some([b'-', b'-', ..]) if blanks == 0 => State::Rest,
+    /// A line end, or `--` behind the last one.
+    fn delimited(&mut self) -> Result<bool, Leak> {
+        self.state = match self.held.as_slice() {
+            [b'-', b'-', ..] => State::Rest,
             // The line end stays: a part may have no head at all.
-            Some([b'\r', b'\n', ..]) => State::Head,
-            Some([] | [b'-' | b'\r']) => return false,
+            [b'\r', b'\n', ..] => State::Head,
+            [] | [b'-' | b'\r'] => return Ok(false),
+            // RFC 2046 section 5.1.1 allows blanks here, but servers differ in whether this is a delimiter then: from here on
+            // nobody can tell what is a part.
+            [b' ' | b'\t', ..] => {
+                self.slots.broken("multipart form")?;
+                State::Rest
+            }
             // A boundary that only begins like ours.
             _ => State::Pass,
         };
-        self.let_go(blanks, out);
-        true
+        Ok(true)
     }
 
     fn head(&mut self, out: &mut BytesMut) -> Result<bool, Leak> {
@@ -169,12 +172,17 @@ impl Multipart {
             return Ok(false);
         };
         match self.delimiter.find(&self.held) {
-            Some(end) => {
-                if let Some(filling) = self.slots.offer(here, &self.held[..end])? {
-                    out.extend_from_slice(filling.bytes());
-                    self.held.drain(..end);
+            Some(end) => match &self.held[end + self.delimiter.needle().len()..] {
+                [] | [b'-' | b'\r'] => return Ok(false),
+                [b'-', b'-', ..] | [b'\r', b'\n', ..] => {
+                    if let Some(filling) = self.slots.offer(here, &self.held[..end])? {
+                        out.extend_from_slice(filling.bytes());
+                        self.held.drain(..end);
+                    }
                 }
-            }
+                // Behind anything else the field may go on, so what stands before it is not the whole of it.
+                _ => {}
+            },
             None if self.held.len() <= self.slots.longest() + self.delimiter.needle().len() => {
                 return Ok(false);
             }
@@ -201,46 +209,80 @@ impl Multipart {
     }
 }
 
-/// The name of a field that is no file; none where the head does not name exactly one.
+/// The name of a field that is no file; none where the head does not name exactly one, or servers may read it otherwise.
 fn field_name(head: &[u8]) -> Option<Vec<u8>> {
-    let mut dispositions = head.split(|byte| *byte == b'\n').filter_map(|line| {
-        let line = line.trim_ascii();
-        let colon = line.iter().position(|byte| *byte == b':')?;
-        let name = line[..colon].trim_ascii();
-        name.eq_ignore_ascii_case(b"content-disposition")
-            .then_some(line[colon + 1..].trim_ascii())
-    });
-    let (Some(disposition), None) = (dispositions.next(), dispositions.next()) else {
-        return None;
-    };
-    let mut name = None;
-    let mut rest = disposition;
-    while let Some(at) = rest.iter().position(|byte| *byte == b';') {
-        let (parameter, value, after) = parameter(&rest[at + 1..])?;
-        rest = after;
-        if parameter.starts_with(b"filename") || (parameter == b"name" && name.is_some()) {
+    let mut disposition = None;
+    for line in lines(head)? {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            continue;
+        };
+        if line[..colon]
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"content-disposition")
+            && disposition.replace(&line[colon + 1..]).is_some()
+        {
             return None;
         }
-        if parameter == b"name" {
-            name = Some(value);
-        }
     }
-    name
+    let all = parameters(disposition?)?;
+    if all.iter().any(|(name, _)| name.starts_with(b"filename")) {
+        return None;
+    }
+    only(all, b"name")
+}
+
+/// The lines of a head; none where one is folded, or a line end is half: what is a line then differs from server to server.
+fn lines(head: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut all: Vec<&[u8]> = head.split(|byte| *byte == b'\n').collect();
+    // The last one has no end here.
+    let ended = all.len().saturating_sub(1);
+    for line in &mut all[..ended] {
+        *line = line.strip_suffix(b"\r")?;
+    }
+    let is_plain = |line: &&[u8]| !line.contains(&b'\r') && !matches!(line, [b' ' | b'\t', ..]);
+    all.iter().all(is_plain).then_some(all)
+}
+
+/// The value of the only parameter whose name begins with `wanted`, where that is its whole name: servers differ in which of
+/// two they take, and in whether they know `name*` (RFC 8187) and `name*0` (RFC 2231).
+fn only(all: Vec<(Vec<u8>, Vec<u8>)>, wanted: &[u8]) -> Option<Vec<u8>> {
+    let mut like = all.into_iter().filter(|(name, _)| name.starts_with(wanted));
+    match (like.next(), like.next()) {
+        (Some((name, value)), None) if name == wanted => Some(value),
+        _ => None,
+    }
+}
+
+/// The parameters behind the first `;`; none where one of them cannot be read.
+fn parameters(text: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let first = text.iter().position(|byte| *byte == b';').unwrap_or(text.len());
+    let (mut all, mut rest) = (Vec::new(), &text[first..]);
+    while let Some(text) = rest.strip_prefix(b";") {
+        let (name, value, after) = parameter(text)?;
+        all.push((name, value));
+        rest = after;
+    }
+    rest.is_empty().then_some(all)
 }
 
 /// One parameter, its name in lower case and its value without quotes, and what follows it.
 fn parameter(text: &[u8]) -> Option<(Vec<u8>, Vec<u8>, &[u8])> {
     let equals = text.iter().position(|byte| *byte == b'=')?;
     let name = text[..equals].trim_ascii().to_ascii_lowercase();
+    if name.is_empty() || !name.iter().all(|byte| is_plain(*byte)) {
+        return None;
+    }
     let text = &text[equals + 1..];
     let Some(quoted) = text.strip_prefix(b"\"") else {
         let end = text.iter().position(|byte| *byte == b';').unwrap_or(text.len());
-        return Some((name, text[..end].trim_ascii().to_vec(), &text[end..]));
+        let value = text[..end].trim_ascii();
+        let plain = value.iter().all(|byte| is_plain(*byte));
+        return plain.then(|| (name, value.to_vec(), &text[end..]));
     };
     let (mut value, mut at) = (Vec::new(), 0);
     loop {
         match quoted.get(at..)? {
-            [b'"', ..] => return Some((name, value, &quoted[at + 1..])),
+            [b'"', after @ ..] => return Some((name, value, after.trim_ascii_start())),
             [b'\\', escaped @ (b'"' | b'\\'), ..] => {
                 value.push(*escaped);
                 at += 2;
@@ -254,16 +296,16 @@ fn parameter(text: &[u8]) -> Option<(Vec<u8>, Vec<u8>, &[u8])> {
     }
 }
 
-/// The boundary of a multipart body's `Content-Type`, at most 70 characters (RFC 2046 section 5.1.1).
+/// Whether a byte may stand outside of quotes. More than in a token (RFC 9110 section 5.6.2): clients leave boundaries with `=`
+/// or `/` unquoted.
+fn is_plain(byte: u8) -> bool {
+    !byte.is_ascii_control() && !matches!(byte, b' ' | b'"' | b'\\' | b',' | b';')
+}
+
+/// The boundary of a multipart body's `Content-Type`, at most 70 characters (RFC 2046 section 5.1.1); none where servers may
+/// take another one.
 pub(in crate::secret) fn boundary(content_type: &str) -> Option<String> {
-    let mut rest = content_type.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| *byte == b';') {
-        let (name, value, after) = parameter(&rest[at + 1..])?;
-        if name == b"boundary" {
-            let value = String::from_utf8(value).ok()?;
-            return (1..=70).contains(&value.len()).then_some(value);
-        }
-        rest = after;
-    }
-    None
+    let value = only(parameters(content_type.as_bytes())?, b"boundary")?;
+    let value = String::from_utf8(value).ok()?;
+    (1..=70).contains(&value.len()).then_some(value)
 }

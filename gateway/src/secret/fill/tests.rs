@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use serde_json::{Value as Tree, json};
 use std::sync::Arc;
 
+mod ambiguous;
+
 const SECRET: &str = "k-9\"/\\Aé+&=%z 7Qw";
 
 /// A slot for a credential of this value, and its placeholder.
@@ -238,7 +240,7 @@ fn a_field_of_a_form_is_replaced_in_its_own_form_cut_at_every_byte() {
     assert_eq!(run(&mut fill, body.as_bytes(), &[5]).unwrap(), body.as_bytes());
 }
 
-const PARTS: &str = "preamble\r\n--b0\r\nContent-Disposition: form-data; name=\"before\"\r\n\r\nHERE\r\n--b0  \r\n\
+const PARTS: &str = "preamble\r\n--b0\r\nContent-Disposition: form-data; name=\"before\"\r\n\r\nHERE\r\n--b0\r\n\
     content-type: text/plain\r\ncontent-disposition: form-data; NAME=tok\"en\r\n\r\nHERE\r\n--b01 \r\n--b\r\n--b0\r\n\
     Content-Disposition: form-data; name=\"to\\\"ken\"\r\n\r\nTHERE\r\n--b0\r\n\
     Content-Disposition: form-data; name=\"file\"; filename=\"x\"\r\n\r\n\x00\r\n\r\n-\r\n--\r\n--b0\r\n\r\n\r\n--b0--\r\nHERE";
