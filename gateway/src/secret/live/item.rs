@@ -2,7 +2,7 @@
 use super::ground::{Ground, Told};
 use super::provider::{Fault, Fetched, Lease, Parent, Wanted, kind, shown};
 use super::state::{Given, State, Trouble, Unread};
-use super::terms::about_half;
+use super::terms::{REVOCATIONS, about_half};
 use super::until::Until;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,8 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Between two calls for one thing at least, where nothing went wrong.
 const LEAST: Duration = Duration::from_millis(250);
-/// Tries to give a lease back when it is not needed any more.
-const REVOCATIONS: usize = 12;
 /// A renewal that gives less than this part of what was asked for comes near the end of what can be had.
 const SHORTENED: f32 = 0.9;
 
@@ -130,7 +128,7 @@ impl Item {
     }
 
     /// Fetches, and tries again until it is there; none where it is ended before.
-    async fn obtain(&self, ground: &Ground) -> Option<Term> {
+    async fn obtain(&self, ground: &Arc<Ground>) -> Option<Term> {
         let mut waits = ground.terms.waits();
         loop {
             let began = Instant::now();
@@ -369,7 +367,7 @@ fn due(ends: Option<Instant>, look: Duration) -> Instant {
     let now = Instant::now();
     match ends {
         Some(ends) => now + about_half(ends.saturating_duration_since(now)).max(LEAST),
-        None => now + about_half(look * 2),
+        None => now + about_half(look.saturating_mul(2)),
     }
 }
 

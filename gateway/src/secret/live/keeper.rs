@@ -5,14 +5,14 @@ use super::item::Item;
 use super::leases::Leases;
 use super::provider::{KINDS, Providers, Wanted, kind, shared};
 use super::state::{Given, Unread};
-use super::terms::Terms;
+use super::terms::{SWEEP, Terms, bounded};
 use crate::state_file::StateError;
 use arc_swap::ArcSwap;
 use sallyport_policy::{Credential, Source, Who};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
@@ -24,7 +24,6 @@ pub struct Keeper {
     ground: Arc<Ground>,
     all: Mutex<HashMap<String, Vec<Arc<Item>>>>,
     runtime: Handle,
-    tasks: TaskTracker,
 }
 
 impl fmt::Debug for Keeper {
@@ -47,11 +46,12 @@ impl Keeper {
                 terms,
                 leases,
                 counts: Counts::default(),
+                held: Mutex::new(HashSet::new()),
                 hook: OnceLock::new(),
+                tasks: TaskTracker::new(),
             }),
             all: Mutex::default(),
             runtime: Handle::current(),
-            tasks: TaskTracker::new(),
         });
         for (lease, owner) in left {
             let Some(kind) = KINDS.into_iter().find(|kind| *kind == owner.kind) else {
@@ -64,9 +64,11 @@ impl Keeper {
                 "a lease that was left behind is given back"
             );
             let ground = keeper.ground.clone();
+            ground.hold(&lease);
             let revoking = async move { ground.revoke(kind, &lease, TRIES_FOR_LEFTOVERS).await };
-            keeper.tasks.spawn_on(revoking, &keeper.runtime);
+            keeper.ground.tasks.spawn_on(revoking, &keeper.runtime);
         }
+        keeper.runtime.spawn(sweep(Arc::downgrade(&keeper.ground)));
         Ok(keeper)
     }
 
@@ -105,7 +107,7 @@ impl Keeper {
                 known => {
                     let item = Arc::new(Item::new(wanted, known.map(Arc::as_ref)));
                     let living = item.clone().live(self.ground.clone());
-                    self.tasks.spawn_on(living, &self.runtime);
+                    self.ground.tasks.spawn_on(living, &self.runtime);
                     now.push(item);
                 }
             }
@@ -169,7 +171,7 @@ impl Keeper {
                 let anew = Arc::new(Item::new(item.wanted.clone(), Some(item)));
                 item.end();
                 let living = anew.clone().live(self.ground.clone());
-                self.tasks.spawn_on(living, &self.runtime);
+                self.ground.tasks.spawn_on(living, &self.runtime);
                 *item = anew;
             }
         }
@@ -201,8 +203,8 @@ impl Keeper {
         for item in all.values().flatten() {
             item.end();
         }
-        self.tasks.close();
-        self.tasks.wait().await;
+        self.ground.tasks.close();
+        self.ground.tasks.wait().await;
     }
 
     fn provides(&self, from: &Source, who: &Who) -> Result<(), String> {
@@ -242,6 +244,17 @@ pub(in crate::secret) fn absent(from: &Source) -> String {
     }
 }
 
+/// Gives back again and again what nobody sees to any more, as what could not be given back when its session ended.
+async fn sweep(ground: Weak<Ground>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let Some(ground) = ground.upgrade().filter(|ground| !ground.tasks.is_closed()) else {
+            return;
+        };
+        ground.sweep().await;
+    }
+}
+
 fn ttl(credential: &Credential) -> Option<std::time::Duration> {
-    credential.ttl.and_then(|ttl| ttl.try_into().ok())
+    credential.ttl.and_then(|ttl| ttl.try_into().ok()).map(bounded)
 }

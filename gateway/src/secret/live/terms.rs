@@ -3,6 +3,16 @@ use crate::limits::Limits;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use std::time::Duration;
 
+/// No span of time that a service or a policy names counts for more: a sum of it and a moment always is a moment. What lasts longer is
+/// renewed or fetched anew before.
+pub(super) const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+/// Tries to give a lease back when it is not needed any more.
+pub(super) const REVOCATIONS: usize = 12;
+/// Between two looks for leases that nobody in this process sees to.
+pub(super) const SWEEP: Duration = Duration::from_secs(60);
+/// A fetch that nobody waits for any longer may take this many times as long as one that is waited for; then it is broken off.
+pub(super) const LATE: u32 = 30;
+
 /// Times and numbers, all from [`Limits`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
@@ -25,8 +35,8 @@ impl From<&Limits> for Terms {
         Self {
             call: limits.secret_call,
             wait: limits.secret_wait,
-            retry: (limits.secret_retry, limits.secret_retry_longest),
-            look: limits.secret_look,
+            retry: (bounded(limits.secret_retry), bounded(limits.secret_retry_longest)),
+            look: bounded(limits.secret_look),
             grace: limits.secret_grace,
             old_values: limits.old_values,
         }
@@ -51,10 +61,15 @@ impl Terms {
     }
 }
 
+/// The span, or the longest there is.
+pub(super) fn bounded(span: Duration) -> Duration {
+    span.min(LONGEST)
+}
+
 /// A part of a span of time between three and five eighths, at random, so that what was fetched together is not renewed together.
 pub(super) fn about_half(span: Duration) -> Duration {
     let mut byte = [0];
     // Without random bytes it is the middle.
     let part = aws_lc_rs::rand::fill(&mut byte).map_or(128, |()| u32::from(byte[0]));
-    span * (384 + part) / 1024
+    bounded(span) * (384 + part) / 1024
 }

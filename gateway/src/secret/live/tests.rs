@@ -17,6 +17,10 @@ struct Scripted {
     down: Mutex<Option<Fault>>,
     made: Mutex<BTreeMap<String, Instant>>,
     parent: Option<watch::Receiver<Parent>>,
+    /// How long a fetch takes.
+    slow: Mutex<Duration>,
+    /// In place of the first span, and of what a renewal gives.
+    spans: (Option<Duration>, Option<Duration>),
 }
 
 const SPAN: Duration = Duration::from_secs(10);
@@ -36,6 +40,10 @@ impl Scripted {
     fn set_down(&self, fault: Option<Fault>) {
         *self.down.lock().unwrap() = fault;
     }
+
+    fn set_slow(&self, slow: Duration) {
+        *self.slow.lock().unwrap() = slow;
+    }
 }
 
 #[async_trait]
@@ -49,6 +57,11 @@ impl Provider for Scripted {
 
     async fn fetch(&self, _: &Wanted) -> Result<Fetched, Fault> {
         self.note("fetch".to_owned())?;
+        let slow = *self.slow.lock().unwrap();
+        if !slow.is_zero() {
+            sleep(slow).await;
+        }
+        let span = self.spans.0.unwrap_or(SPAN);
         let mut made = self.made.lock().unwrap();
         let id = format!("db/creds/agents/{}", made.len());
         made.insert(id.clone(), Instant::now());
@@ -61,9 +74,9 @@ impl Provider for Scripted {
             lease: Some(Lease {
                 id,
                 renewable: true,
-                span: SPAN,
+                span,
             }),
-            valid_for: Some(SPAN),
+            valid_for: Some(span),
             parent: self.parent.clone(),
         })
     }
@@ -71,7 +84,8 @@ impl Provider for Scripted {
     async fn renew(&self, lease: &Lease) -> Result<Duration, Fault> {
         self.note(format!("renew {}", lease.id))?;
         let age = self.made.lock().unwrap()[&lease.id].elapsed();
-        Ok(SPAN.min(LONGEST.saturating_sub(age)))
+        let granted = SPAN.min(LONGEST.saturating_sub(age));
+        Ok(self.spans.1.unwrap_or(granted))
     }
 
     async fn revoke(&self, lease: &str) -> Result<(), Fault> {
@@ -252,4 +266,82 @@ async fn a_lease_that_a_crash_left_behind_is_given_back_at_the_next_start() {
     keeper.close().await;
     assert!(provider.calls("revoke db/creds/agents/left") > 1);
     assert_eq!(keeper.leases().all().unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_comes_when_nobody_waits_any_longer_is_given_back() {
+    // All tests count from one beginning, which must not lie where this one's clock has moved to.
+    Until::movable().set(Some(Instant::now()));
+    let folder = tempfile::tempdir().unwrap();
+    let provider = Arc::new(Scripted::default());
+    provider.set_slow(Terms::default().call + Duration::from_secs(5));
+    let keeper = keeper(folder.path(), &provider);
+    want(&keeper).await;
+    assert_eq!(provider.calls("fetch"), 1);
+    provider.set_slow(Duration::ZERO);
+    // The second fetch gives the first lease, since it is answered before the first one.
+    sleep(Duration::from_secs(15)).await;
+    assert_eq!(provider.calls("fetch"), 2);
+    assert_eq!(given(&keeper, "password").unwrap(), "pass-1-Ab3dEf6hIj9l");
+    assert_eq!(provider.made.lock().unwrap().len(), 2);
+    assert_eq!(provider.calls("revoke"), 1);
+    assert_eq!(provider.calls("revoke db/creds/agents/1"), 1);
+    let ids: Vec<_> = keeper
+        .leases()
+        .all()
+        .unwrap()
+        .into_iter()
+        .map(|(id, _)| id)
+        .collect();
+    assert_eq!(ids, ["db/creds/agents/0"]);
+    keeper.close().await;
+    assert_eq!(keeper.leases().all().unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_could_not_be_given_back_for_long_is_swept_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let provider = Arc::new(Scripted::default());
+    let keeper = keeper(folder.path(), &provider);
+    want(&keeper).await;
+    provider.set_down(Some(Fault::passing("`vault` is sealed")));
+    keeper.end("run-1");
+    // All tries of the session's end are over by then.
+    sleep(Duration::from_secs(20 * 60)).await;
+    assert!(provider.calls("revoke db/creds/agents/0") > terms::REVOCATIONS);
+    assert_eq!(keeper.leases().all().unwrap().len(), 1);
+    provider.set_down(None);
+    sleep(terms::SWEEP * 2).await;
+    assert_eq!(keeper.leases().all().unwrap(), []);
+    let calls = provider.calls("revoke");
+    want(&keeper).await;
+    sleep(terms::SWEEP).await;
+    assert_eq!(
+        provider.calls("revoke"),
+        calls,
+        "what a session holds is not swept"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_span_without_measure_gives_a_value_that_can_be_used() {
+    let endless = Some(Duration::from_secs(u64::MAX));
+    for spans in [(endless, None), (None, endless)] {
+        let folder = tempfile::tempdir().unwrap();
+        let provider = Arc::new(Scripted {
+            spans,
+            ..Scripted::default()
+        });
+        let keeper = keeper(folder.path(), &provider);
+        want(&keeper).await;
+        sleep(SPAN).await;
+        let given = keeper
+            .give("run-1", &Who::default(), &source("password"))
+            .unwrap();
+        let left = given.until.moment().unwrap().duration_since(Instant::now());
+        assert!(left > LONGEST && left <= terms::LONGEST, "{left:?}");
+        assert_eq!(provider.calls("fetch"), 1);
+        keeper.close().await;
+    }
+    assert!(terms::about_half(Duration::MAX) < terms::LONGEST);
 }

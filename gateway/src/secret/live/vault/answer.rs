@@ -167,7 +167,7 @@ impl Answer {
         }
         let number = |name: &str| data.get(name).and_then(Json::as_i64);
         if let Some(expires) = number("expiration").filter(|_| data.contains_key("certificate")) {
-            let left = u64::try_from(expires - self.at.as_second())
+            let left = u64::try_from(expires.saturating_sub(self.at.as_second()))
                 .ok()
                 .filter(|left| *left > 0);
             let left = left.ok_or_else(|| {

@@ -4,7 +4,7 @@ use super::settings::{AppRole, Auth, Checked};
 use crate::secret::Value;
 use crate::secret::live::own::{Named, Own};
 use crate::secret::live::provider::{Fault, Parent};
-use crate::secret::live::terms::{Terms, about_half};
+use crate::secret::live::terms::{Terms, about_half, bounded};
 use serde_json::json;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -218,7 +218,7 @@ impl Door {
         let call = Call::write("auth/token/renew-self", json!({}));
         let asked = timeout(self.terms.call, self.caller.ask(&call, login.token())).await;
         let answer = asked.map_err(|_| Fault::passing("Vault does not answer"))??;
-        Ok(answer.token_for())
+        Ok(bounded(answer.token_for()))
     }
 
     /// Whether Vault knows the token no more.
@@ -342,7 +342,7 @@ fn taken(granted: AuthInfo, began: Instant) -> (Option<Value>, Option<Span>) {
 
 /// None where there is no end.
 fn spanned(seconds: u64, renewable: bool, began: Instant) -> Option<Span> {
-    let whole = Duration::from_secs(seconds);
+    let whole = bounded(Duration::from_secs(seconds));
     (seconds > 0).then(|| Span {
         whole,
         ends: began + whole,
