@@ -37,13 +37,9 @@ pub(crate) fn permit(name: &str, place: &str) -> Permit {
     permit_under(text, "bucket.test")
 }
 
-/// The right to `GET /` at a host under a policy.
-pub(crate) fn permit_under(policy: String, host: &str) -> Permit {
-    let text = PolicyText {
-        name: "test.yaml".into(),
-        text: policy,
-    };
-    let question = Request {
+/// `GET /` at a host, inside TLS.
+pub(crate) fn get(host: &str) -> Request {
+    Request {
         destination: Destination {
             host: Host::parse(host).unwrap(),
             port: 443,
@@ -56,10 +52,18 @@ pub(crate) fn permit_under(policy: String, host: &str) -> Permit {
             headers: Vec::new(),
             pushed: None,
         }),
+    }
+}
+
+/// The right to `GET /` at a host under a policy.
+pub(crate) fn permit_under(policy: String, host: &str) -> Permit {
+    let text = PolicyText {
+        name: "test.yaml".into(),
+        text: policy,
     };
     let policy = Policy::compile(&[text]).unwrap();
     let now = jiff::Timestamp::UNIX_EPOCH;
-    match policy.decide(&question, &Who::default(), &Overlay::default(), now) {
+    match policy.decide(&get(host), &Who::default(), &Overlay::default(), now) {
         Decision::Allow(permit) => permit,
         other => panic!("{other:?}"),
     }

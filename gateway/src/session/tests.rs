@@ -5,9 +5,10 @@ use crate::control::types::{AccessAnswer, AccessRequest, AuditQuery};
 use crate::intake::Doors;
 use crate::limits::Limits;
 use crate::secret::source::Variables;
+use crate::secret::testing::get;
 use crate::secret::{SecretStore, Sources, Value};
 use crate::turns::Turns;
-use sallyport_policy::{CanonicalPath, Destination, Host, HttpRequest, PolicyText, Wanted};
+use sallyport_policy::{CanonicalPath, PolicyText, Wanted};
 use std::path::Path;
 
 const POLICY: &str = r#"
@@ -66,23 +67,6 @@ fn open(folder: &Path) -> (Arc<Sessions>, Sink) {
         Sessions::open(folder, Arc::new(sources), sink.clone()).unwrap(),
         sink,
     )
-}
-
-fn get(host: &str) -> Request {
-    Request {
-        destination: Destination {
-            host: Host::parse(host).unwrap(),
-            port: 443,
-        },
-        moment: Moment::Http(HttpRequest {
-            method: "GET".into(),
-            path: CanonicalPath::parse("/").unwrap(),
-            query: None,
-            tls: true,
-            headers: Vec::new(),
-            pushed: None,
-        }),
-    }
 }
 
 fn allowed(session: &Session, host: &str) -> bool {

@@ -4,11 +4,10 @@ use crate::control::types::{
     AuditQuery, AuditRecord, Publication, Rollback, SessionSpec, Verdict, Withdrawal,
 };
 use crate::secret::source::Variables;
+use crate::secret::testing::get;
 use crate::secret::{SecretStore, Sources};
 use crate::session::Session;
-use sallyport_policy::{
-    CanonicalPath, Decision, Destination, Host, HttpRequest, Moment, PolicyText, Request, Who,
-};
+use sallyport_policy::{Decision, PolicyText, Who};
 use std::path::PathBuf;
 
 /// What came with the run: it may read two hosts.
@@ -162,21 +161,7 @@ fn key(text: &str) -> PolicyKey {
 }
 
 fn allows(session: &Session, host: &str) -> bool {
-    let request = Request {
-        destination: Destination {
-            host: Host::parse(host).unwrap(),
-            port: 443,
-        },
-        moment: Moment::Http(HttpRequest {
-            method: "GET".into(),
-            path: CanonicalPath::parse("/").unwrap(),
-            query: None,
-            tls: true,
-            headers: Vec::new(),
-            pushed: None,
-        }),
-    };
-    matches!(session.decide(&request).decision, Decision::Allow(_))
+    matches!(session.decide(&get(host)).decision, Decision::Allow(_))
 }
 
 #[tokio::test]

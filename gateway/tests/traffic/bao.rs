@@ -181,22 +181,16 @@ impl Link {
             self.port
         )
     }
+}
 
-    /// Who fetches as that file says.
-    pub(crate) fn keeper(
-        &self,
-        folder: &Path,
-        store: &Arc<SecretStore>,
-        limits: &Limits,
-        yaml: &str,
-    ) -> Arc<Keeper> {
-        let variables = Variables::from_environment(std::iter::empty());
-        let own = Arc::new(Own::new(store.clone(), variables, folder.to_owned()));
-        let path = folder.join("sources.yaml");
-        let settings = Settings::parse(&path, yaml).unwrap();
-        let providers = settings.providers(&path, &own, &limits.into()).unwrap();
-        Keeper::open(folder, providers, limits.into()).unwrap()
-    }
+/// Who fetches as a `sources.yaml` of this text says.
+pub(crate) fn keeper(folder: &Path, store: &Arc<SecretStore>, limits: &Limits, yaml: &str) -> Arc<Keeper> {
+    let variables = Variables::from_environment(std::iter::empty());
+    let own = Arc::new(Own::new(store.clone(), variables, folder.to_owned()));
+    let path = folder.join("sources.yaml");
+    let settings = Settings::parse(&path, yaml).unwrap();
+    let providers = settings.providers(&path, &own, &limits.into()).unwrap();
+    Keeper::open(folder, providers, limits.into()).unwrap()
 }
 
 async fn free_pair() -> u16 {

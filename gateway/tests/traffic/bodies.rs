@@ -1,13 +1,12 @@
 //! Credentials in the places of bodies and paths, and nowhere else (cases S02, S05).
-use crate::origin::{Origin, Roots, full};
+use crate::origin::{Got, Origin, Roots, taking};
 use crate::stand::{SECRET, Stand};
 use bytes::Bytes;
 use flate2::read::GzDecoder;
+use http::Request;
 use http::request::Parts;
-use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use std::io::Read as _;
-use std::sync::{Arc, Mutex};
 
 const POLICY: &str = r#"
 version: 1
@@ -28,25 +27,9 @@ rules:
     effect: allow
 "#;
 
-/// What reached the origin: heads, and whole bodies.
-type Got = Arc<Mutex<Vec<(Parts, Bytes)>>>;
-
 async fn stand(alpn: &[&str]) -> (Stand, Origin, Got) {
     let roots = Roots::new();
-    let got = Got::default();
-    let noting = got.clone();
-    let origin = Origin::http(&roots, alpn, move |request| {
-        let noting = noting.clone();
-        async move {
-            let (parts, body) = request.into_parts();
-            let Ok(body) = body.collect().await else {
-                return Response::builder().status(400).body(full("torn")).unwrap();
-            };
-            noting.lock().unwrap().push((parts, body.to_bytes()));
-            Response::new(full("done"))
-        }
-    })
-    .await;
+    let (origin, got) = taking(&roots, alpn).await;
     let stand = Stand::new(&roots, origin.port).await;
     stand.put(POLICY);
     (stand, origin, got)

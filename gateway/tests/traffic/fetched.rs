@@ -1,13 +1,11 @@
 //! Values of AWS's services, as a session gets and uses them: moto checks the gateway's signatures.
+use crate::bao::keeper;
 use crate::origin::{Origin, Roots, full};
 use crate::python::moto;
 use crate::stand::Stand;
 use http::Response;
 use sallyport_gateway::limits::Limits;
 use sallyport_gateway::secret::Value;
-use sallyport_gateway::secret::live::{Keeper, Own, Settings};
-use sallyport_gateway::secret::source::Variables;
-use std::sync::Arc;
 
 const SECRET: &str = "sk-Ab3dEf6hIj9lMn0pQr2tUv4xYz5bCd7f";
 
@@ -44,12 +42,7 @@ async fn secrets_and_parameters_of_aws_are_read_with_the_gateways_own_keys_and_u
             let key = told["keys"][key].as_str().unwrap();
             store.set(name, Value::new(key.as_bytes().to_vec())).unwrap();
         }
-        let variables = Variables::from_environment(std::iter::empty());
-        let own = Arc::new(Own::new(store.clone(), variables, folder.to_owned()));
-        let path = folder.join("sources.yaml");
-        let settings = Settings::parse(&path, &yaml).unwrap();
-        let providers = settings.providers(&path, &own, &limits.into()).unwrap();
-        Some(Keeper::open(folder, providers, limits.into()).unwrap())
+        Some(keeper(folder, store, limits, &yaml))
     })
     .await;
     stand.put(POLICY);

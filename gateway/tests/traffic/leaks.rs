@@ -1,18 +1,17 @@
 //! What becomes of secrets that are about to go where they must not, as a policy says (cases S01, S02, S04, S07).
-use crate::origin::{Origin, Roots, full};
+use crate::origin::{Got, Origin, Roots, taking};
 use crate::stand::{SECRET, Stand};
 use crate::websocket;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
+use http::Request;
 use http::request::Parts;
-use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sallyport_gateway::control::types::Verdict;
 use std::io::Read as _;
-use std::sync::{Arc, Mutex};
 use tokio_tungstenite::tungstenite::protocol::Message;
 
 /// `LEAKS` stands for what the rule of `store.test` says.
@@ -36,25 +35,9 @@ rules:
     LEAKS
 "#;
 
-/// What reached the origin: heads, and whole bodies.
-type Got = Arc<Mutex<Vec<(Parts, Bytes)>>>;
-
 async fn stand(leaks: &str) -> (Stand, Origin, Got) {
     let roots = Roots::new();
-    let got = Got::default();
-    let noting = got.clone();
-    let origin = Origin::http(&roots, &["http/1.1"], move |request| {
-        let noting = noting.clone();
-        async move {
-            let (parts, body) = request.into_parts();
-            let Ok(body) = body.collect().await else {
-                return Response::builder().status(400).body(full("torn")).unwrap();
-            };
-            noting.lock().unwrap().push((parts, body.to_bytes()));
-            Response::new(full("done"))
-        }
-    })
-    .await;
+    let (origin, got) = taking(&roots, &["http/1.1"]).await;
     let stand = Stand::new(&roots, origin.port).await;
     stand.put(&POLICY.replace("LEAKS", leaks));
     (stand, origin, got)

@@ -1,5 +1,6 @@
 //! Origins: TLS servers on loopback with an authority of their own, which note what reached them.
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -199,4 +200,26 @@ fn head_text(request: &Request<Incoming>) -> String {
         ));
     }
     text
+}
+
+/// What reached an origin: heads, and whole bodies.
+pub(crate) type Got = Arc<Mutex<Vec<(Parts, Bytes)>>>;
+
+/// An origin that says `done` to whatever reaches it whole, and what that was.
+pub(crate) async fn taking(roots: &Roots, alpn: &[&str]) -> (Origin, Got) {
+    let got = Got::default();
+    let noting = got.clone();
+    let origin = Origin::http(roots, alpn, move |request| {
+        let noting = noting.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let Ok(body) = body.collect().await else {
+                return Response::builder().status(400).body(full("torn")).unwrap();
+            };
+            noting.lock().unwrap().push((parts, body.to_bytes()));
+            Response::new(full("done"))
+        }
+    })
+    .await;
+    (origin, got)
 }

@@ -1,5 +1,5 @@
 //! The real OpenBao: values of the KV engines, what is made for one run alone, leases that end before the run, outages (case S08).
-use crate::bao::{Bao, Link};
+use crate::bao::{Bao, Link, keeper};
 use crate::database::Database;
 use crate::origin::{NAMES, Origin, Roots, full};
 use crate::stand::Stand;
@@ -113,7 +113,7 @@ async fn a_value_in_vault_is_used_followed_when_it_changes_and_not_used_when_its
         store
             .set("vault-secret-id", Value::new(wrapped.into_bytes()))
             .unwrap();
-        Some(link.keeper(folder, store, limits, &yaml))
+        Some(keeper(folder, store, limits, &yaml))
     })
     .await;
     stand.put(MODEL);
@@ -224,7 +224,7 @@ async fn leases_end_before_the_run(plan: Plan) {
         store
             .set("vault-secret-id", Value::new(secret_id.into_bytes()))
             .unwrap();
-        Some(link.keeper(folder, store, limits, &yaml))
+        Some(keeper(folder, store, limits, &yaml))
     })
     .await;
     stand.put(SHOP);
@@ -341,7 +341,7 @@ async fn the_gateway_logs_in_with_a_jwt_and_a_sealed_vault_gives_nothing_any_mor
     let yaml = link.yaml(false, "allow: [secret/agents/*]");
     let approle = yaml.lines().find(|line| line.contains("approle")).unwrap();
     let yaml = yaml.replace(approle, "    jwt: {role: gateway, jwt: {file: identity.jwt}}");
-    let keeper = link.keeper(folder.path(), &store, &limits(), &yaml);
+    let keeper = keeper(folder.path(), &store, &limits(), &yaml);
     let policy = PolicyText {
         name: "policy.yaml".into(),
         text: MODEL.replace("PORT", "443"),
